@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from typing import Any
-
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners.common.costs import FIELDS, Costs, checked_costs
-from kerneltrack.snapshots.files import read_whole
+from pipelines.cli.entries_file import read_entries
 
 _MOST_BYTES = 1 << 20
+_EXAMPLE = "{true: fault, predicted: ok, cost: 50}"
 
 
 def read_costs(path: str) -> Costs:
@@ -23,36 +20,10 @@ def read_costs(path: str) -> Costs:
     Raises:
         DataError: if it cannot be read, or holds something else.
     """
-    data = read_whole(path, _MOST_BYTES)
-    entries = _of_csv(path, data) if path.lower().endswith(".csv") else _of_yaml(path, data)
+    entries = read_entries(path, _MOST_BYTES, FIELDS, FIELDS, _EXAMPLE)
     if not entries:
         raise DataError(path, "holds no costs")
     try:
-        return checked_costs(entries)
+        return checked_costs([entry for _, entry in entries])
     except ConfigError as error:
         raise DataError(path, str(error)) from error
-
-
-def _of_csv(path: str, data: bytes) -> list[Any]:
-    try:
-        lines = list(csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(path, f"not CSV: {error}") from error
-    lines = [line for line in lines if line]
-    if not lines or sorted(map(str.strip, lines[0])) != sorted(FIELDS):
-        raise DataError(path, f"must have the columns {', '.join(FIELDS)}, separated by commas")
-    places = [list(map(str.strip, lines[0])).index(field) for field in FIELDS]
-    for number, line in enumerate(lines[1:], 2):
-        if len(line) != len(FIELDS):
-            raise DataError(path, f"line {number} has {len(line)} values, not {len(FIELDS)}")
-    return [[line[place] for place in places] for line in lines[1:]]
-
-
-def _of_yaml(path: str, data: bytes) -> list[Any]:
-    # Reading YAML takes a tenth of what a command without takes.
-    from pipelines.cli.spec_file import read_yaml  # noqa: PLC0415
-
-    values = read_yaml(path, data)
-    if not isinstance(values, list):
-        raise DataError(path, "must hold a list: - {true: fault, predicted: ok, cost: 50}")
-    return values

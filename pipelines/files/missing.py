@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow.compute as pc
@@ -12,7 +12,7 @@ from kerneltrack.errors import fit
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.report.data.files import parquet_files, read_batches
-from pipelines.report.text import counted
+from pipelines.report.text import counted, few
 from transforms.outputs import FAILURES, SNAPSHOTS
 from transforms.read.columns import Columns
 from transforms.read.parse import MISSING, NULLS
@@ -86,7 +86,7 @@ def missing_lines(record: Mapping[str, Any]) -> list[str]:
         most = [f"{fit(n, _NAME)} in {counted(r, 'row')}" for n, r in found["rows"].items()]
         lines.append(
             f"missing:  {found['channels']:,} of {counted(found['of'], 'channel')} lack values: "
-            f"{_few(most, found['channels'])}"
+            f"{few(most, _SHOWN, found['channels'])}"
         )
         drop = f"--missing drop would leave {left:,} of {counted(found['of'], 'channel')}"
         lines.append(
@@ -106,15 +106,9 @@ def missing_lines(record: Mapping[str, Any]) -> list[str]:
         )
     gone = record.get(GONE)
     if gone is not None and gone["count"] < gone["of"]:
-        names = _few([fit(name, _NAME) for name in gone["names"]], gone["count"])
+        names = few([fit(name, _NAME) for name in gone["names"]], _SHOWN, gone["count"])
         lines.append(
             f"gone:     {gone['count']:,} of {counted(gone['of'], 'device')} have no row left, "
             f"all of theirs failed: {names}"
         )
     return lines
-
-
-def _few(names: Sequence[str], count: int | None = None) -> str:
-    count = len(names) if count is None else count
-    more = count - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")

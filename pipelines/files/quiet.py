@@ -9,9 +9,10 @@ from kerneltrack.monitor.quiet import ALL, QuietTimes
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.cli.quiet_file import FLAG
+from pipelines.files import groups
 from pipelines.files.groups import check_group, groups_of
 from pipelines.job_spec import Job
-from pipelines.report.text import counted
+from pipelines.report.text import counted, few
 from transforms.outputs import SNAPSHOTS
 from transforms.read.look import Input
 
@@ -36,7 +37,7 @@ def with_groups(job: Job, column: str | None, files: Input) -> Job:
     if job.quiet is None or all(each.group is None for each in job.quiet.times):
         return job
     if column is None:
-        raise ConfigError("--group", None, f"the column of groups: {FLAG} names some")
+        raise ConfigError(groups.FLAG, None, f"the column of groups: {FLAG} names some")
     quiet = dataclasses.replace(job.quiet, groups=groups_of(files, column))
     return dataclasses.replace(job, quiet=quiet)
 
@@ -51,6 +52,5 @@ def quiet_lines(output: str, quiet: QuietTimes | None) -> list[str]:
     line = f"quiet:    {counted(len(quiet.times), 'time')} in {FLAG}, not compared with references"
     if not unknown:
         return [line]
-    named = ", ".join(map(printable, unknown[:MOST_NAMED]))
-    more = f" and {len(unknown) - MOST_NAMED:,} more" if len(unknown) > MOST_NAMED else ""
-    return [line, f"warning:  {FLAG} names what is not there: {named}{more}"]
+    named = few([printable(name) for name in unknown[:MOST_NAMED]], MOST_NAMED, len(unknown))
+    return [line, f"warning:  {FLAG} names what is not there: {named}"]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.silences import Silence, allowed_time, silences_of
-from kerneltrack.paths import join
-from kerneltrack.snapshots.files import write_whole
 from pipelines.report.data.columns import model_numbers, times_of
-from pipelines.report.data.files import parquet_files, read_batches
+from pipelines.report.data.files import parquet_files, read_batches, write_table
 from pipelines.report.data.silent import OPEN, silent_of
 from pipelines.report.text import SECOND, counted, moment, span
 from transforms.outputs import FEATURES, SILENT
@@ -72,9 +67,7 @@ def _write(output: str, found: list[Silence], names: list[str]) -> None:
         for each in found
     ]
     lines.sort(key=lambda line: (line["model_id"], line["start"]))
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(lines, SILENT_SCHEMA), buffer)
-    write_whole(join(output, SILENT, "part-00000-of-00001.parquet"), buffer.getvalue())
+    write_table(output, SILENT, lines, SILENT_SCHEMA)
 
 
 def silent_lines(output: str, run: Mapping[str, Any]) -> list[str]:

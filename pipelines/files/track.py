@@ -101,7 +101,9 @@ def _differences(args: argparse.Namespace, files: Input, job: Job) -> dict[str, 
     """Compare the devices by period, if that is asked for; return what the record says of it."""
     if job.periods is None:
         return {}
-    groups = None if args.group is None else groups_of(files, args.group)
+    groups = job.quiet.groups if job.quiet is not None and job.quiet.groups else None
+    if groups is None and args.group is not None:
+        groups = groups_of(files, args.group)
     return find_differences(args.output, job.periods, job.columns.channels, groups)
 
 

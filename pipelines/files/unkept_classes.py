@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from kerneltrack.learners import LearnerSpec
 from pipelines.report.data.files import read_tables
+from pipelines.report.text import few
 from transforms.learn.metrics import OTHER
 from transforms.outputs import METRICS, PREDICTIONS
 
@@ -64,8 +65,7 @@ def unkept_lines(record: Mapping[str, Any]) -> list[str]:
     if about is None:
         return []
     names = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..." for name in about["rows"]]
-    more = about["classes"] - len(names[:_MOST_SAID])
-    listed = ", ".join(names[:_MOST_SAID]) + (f" and {more:,} more" if more > 0 else "")
+    listed = few(names, _MOST_SAID, about["classes"])
     return [
         f"warning:  {about['labels']:,} labels are of classes that their model had no room for, "
         f"and count as wrong: it keeps the first {about['max_classes']:,} that it meets "

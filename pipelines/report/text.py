@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,6 +16,23 @@ _IN_FULL_BELOW = 10_000_000
 def counted(count: int, noun: str) -> str:
     """Return `1 row`, `2 rows`, `1,000 rows`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def few(names: Sequence[str], most: int, count: int | None = None) -> str:
+    """Return the first of some names, and how many more there are.
+
+    Args:
+        names: The names, or the first of them.
+        most: Names that are shown.
+        count: How many there are in all; None: those that are given.
+
+    Example:
+        >>> few(["a", "b", "c"], 2)
+        'a, b and 1 more'
+    """
+    shown = names[:most]
+    more = (len(names) if count is None else count) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def percent(part: float, whole: float) -> str:

@@ -145,6 +145,18 @@ LIGHT = {
 }
 
 
+def run_script(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script in a process of its own, in a folder."""
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize("name", LIGHT)
 def test_what_needs_no_job_imports_neither_beam_nor_river(name: str, tmp_path: Path) -> None:
     """They take longer to import than such commands may take."""
@@ -155,14 +167,7 @@ def test_what_needs_no_job_imports_neither_beam_nor_river(name: str, tmp_path: P
         "sorted({'apache_beam', 'pandas', 'river'} & set(sys.modules))))); "
         f"sys.exit(main({LIGHT[name]!r}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_script(script, tmp_path)
     assert done.returncode == (0 if "help" in name or LIGHT[name][0] == "list" else 2), done.stderr
     assert done.stdout.splitlines()[-1] == "loaded: "
 
@@ -176,14 +181,8 @@ def test_help_and_a_misspelt_file_need_no_arrays(name: str, tmp_path: Path) -> N
         "except SystemExit as end: code = end.code\n"
         "print('loaded:', *sorted({'numpy', 'pyarrow', 'yaml'} & set(sys.modules)), code)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_script(script, tmp_path)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f"loaded: {0 if 'help' in name else 2}"
 
 

@@ -172,6 +172,7 @@ def test_csv_and_yaml_say_the_same(tmp_path: Path) -> None:
         ("a.csv", "", "must have columns"),
         ("a.csv", "device,from\na,2026\n", "must have columns"),
         ("a.csv", "device,from,to,who\n", "must have columns"),
+        ("a.csv", "device,device,from,to\n", "must have columns"),
         ("a.csv", "device,from,to\n", "entries"),
         ("a.csv", "device,from,to\na,2026-01-01\n", "line 2"),
         ("a.csv", "device,from,to\na,2026-01-01,2026-01-02,x\n", "line 2"),

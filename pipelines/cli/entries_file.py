@@ -1,0 +1,61 @@
+"""Files of entries that a flag names: CSV with a header, or a list in YAML."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection
+from typing import Any
+
+from kerneltrack.errors import DataError
+from kerneltrack.snapshots.files import read_whole
+
+Entries = list[tuple[str, Any]]
+"""Each with its place in the file: "line 3", "entry 2"."""
+
+
+def read_entries(
+    path: str, most_bytes: int, fields: Collection[str], needed: Collection[str], example: str
+) -> Entries:
+    """Return the entries of a file.
+
+    Args:
+        path: A CSV file (.csv), whose lines become mappings of texts, or a YAML file with a list.
+        most_bytes: Bytes that it has at most.
+        fields: Columns that the CSV file may have.
+        needed: Those that it must have.
+        example: An entry in YAML, for the error.
+
+    Raises:
+        DataError: if it cannot be read, or is neither.
+    """
+    data = read_whole(path, most_bytes)
+    if path.lower().endswith(".csv"):
+        return _of_csv(path, data, fields, needed)
+    return _of_yaml(path, data, example)
+
+
+def _of_csv(path: str, data: bytes, fields: Collection[str], needed: Collection[str]) -> Entries:
+    try:
+        reader = csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True)
+        lines = [(reader.line_num, line) for line in reader if line]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(path, f"not CSV: {error}") from error
+    names = [name.strip() for name in lines[0][1]] if lines else []
+    if len({*names}) < len(names) or not {*needed} <= {*names} <= {*fields}:
+        columns = "the columns" if {*needed} == {*fields} else "columns of"
+        raise DataError(path, f"must have {columns} {', '.join(fields)}, separated by commas")
+    for number, line in lines:
+        if len(line) != len(names):
+            raise DataError(path, f"line {number} has {len(line)} values, not {len(names)}")
+    return [(f"line {number}", dict(zip(names, line, strict=True))) for number, line in lines[1:]]
+
+
+def _of_yaml(path: str, data: bytes, example: str) -> Entries:
+    # Reading YAML takes a tenth of what a command without takes.
+    from pipelines.cli.spec_file import read_yaml  # noqa: PLC0415
+
+    values = read_yaml(path, data)
+    if not isinstance(values, list):
+        raise DataError(path, f"must hold a list: - {example}")
+    return [(f"entry {number}", value) for number, value in enumerate(values, 1)]
