@@ -44,6 +44,7 @@ from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.reference import LEARNINGS, WRITTEN, Episode, ReferenceSpec
+from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from kerneltrack.number_texts import NumberTexts
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
@@ -61,7 +62,6 @@ _LONGEST_JUMP = 9e9
 MOST_SHOWN = 10
 """Episodes that a summary shows."""
 _MOMENTS = (("start", "start", 0), ("detected", "opened", 1), ("last", "last", 3))
-_LEAST_SHARE = 0.05
 _MOST_CHANNELS = 3
 
 NO_MODEL = "the model id is missing"
@@ -814,7 +814,7 @@ class Fleet:
         """Return the channels that an episode shows in, with their shares."""
         names = self._channel_names(len(episode.shares))
         first = np.argsort(-episode.shares, kind="stable")[:_MOST_CHANNELS].tolist()
-        shown = [at for at in first if episode.shares[at] >= _LEAST_SHARE]
+        shown = [at for at in first if episode.shares[at] >= LEAST_SHARE]
         return ", ".join(f"{names[at]} {episode.shares[at]:.0%}" for at in shown)
 
     def _channel_names(self, count: int) -> list[str]:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.reference import Episode
+from kerneltrack.monitor.reference.spec import LEAST_SHARE
 
 COLOURS = {"shift": "#c0392b", "ramp": "#d68910", "spike": "#7d3c98", "stuck": "#2471a3"}
 _WIDTH, _LEFT, _RIGHT, _LINE, _TOP = 760, 150, 20, 18, 26
 _LEAST = 3.0
-_LEAST_SHARE = 0.05
 _MOST_NAME = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -115,7 +115,7 @@ def draw_device(
         parts.append(_bar(_LEFT, top + 7, _WIDTH - _LEFT - _RIGHT, 2, "#bbb"))
         for episode in episodes:
             share = float(episode.shares[line])
-            if share >= _LEAST_SHARE:
+            if share >= LEAST_SHARE:
                 parts.append(_episode(episode, since, scale, timed, top, share))
     return _whole(parts, len(channels), since, span.last, timed)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from kerneltrack.errors import printable
 from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, QUIET, UNWATCHED
+from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
-from pipelines.report.data.episodes import LEAST_SHARE, MOST_CHANNELS
+from pipelines.report.data.episodes import MOST_CHANNELS
 from pipelines.report.text import natural
 from transforms.outputs import SILENT
 

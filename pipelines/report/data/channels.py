@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import DataError
+from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.report.data.columns import Floats, Ints, times_of
-from pipelines.report.data.episodes import LEAST_SHARE, Band
+from pipelines.report.data.episodes import Band
 from pipelines.report.data.picked import picked_rows
 from transforms.read.look import Input
 from transforms.read.matrix import to_matrix

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import printable
-from kerneltrack.monitor.reference.spec import AUTO
+from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.text import SECOND, counted, moment, natural
 from transforms.outputs import EPISODES
@@ -24,8 +24,6 @@ MOST_NAMED = 5
 MOST_BANDS = 100
 """Episodes that are drawn on the curves of a model, its worst."""
 MOST_CHANNELS = 3
-LEAST_SHARE = 0.05
-"""A channel with less of the blame is not named."""
 _TIMES = ("start", "last", "time", "detected")
 _HOUR = 3_600_000_000_000
 _LEAST_HOURS, _MANY_HOURS = 1, 36

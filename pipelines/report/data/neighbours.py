@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.report.data.episodes import LEAST_SHARE, MOST_CHANNELS
+from kerneltrack.monitor.reference.spec import LEAST_SHARE
+from pipelines.report.data.episodes import MOST_CHANNELS
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from transforms.outputs import NEIGHBOURS
 
