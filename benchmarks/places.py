@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from datetime import datetime, timezone
 from importlib.metadata import version
@@ -17,6 +18,14 @@ BUILD = ROOT / "build" / "benchmarks"
 """Tables, values and plots; made by whoever writes first."""
 
 
+def _processor() -> str:
+    """Return the processor's name; the architecture where the system does not say it."""
+    listed = Path("/proc/cpuinfo")
+    text = listed.read_text(encoding="utf-8") if listed.exists() else ""
+    name = re.search(r"^model name\s*: (.*)$", text, re.M)
+    return re.sub(r"\((R|TM)\)", "", name[1]).strip() if name else platform.machine()
+
+
 def provenance() -> dict[str, str]:
     """Return where figures come from: machine, versions, commit, date."""
     commit = subprocess.run(
@@ -26,7 +35,7 @@ def provenance() -> dict[str, str]:
         check=False,
     )
     return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{_processor()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
         "numpy": version("numpy"),
         "commit": commit.stdout.strip() or "unknown",

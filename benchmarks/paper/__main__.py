@@ -3,7 +3,7 @@
     python -m benchmarks.paper okfeb|nolana|doubly|polk|bcd [--only PART ...] [--quick]
     python -m benchmarks.paper --list
 
-Each part prints its table. Values (JSON, with machine, commit and date) and plots go to
+Each part prints its table, and writes it (`benchmarks.record`). Plots go to
 build/benchmarks/paper/. Exits with 1 if a part comes to another status than the manifest has;
 `--quick` measures short forms, which nothing is concluded from.
 """
@@ -12,16 +12,23 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.paper.parts import Found, Measure, Part, outcome, read_manifest, read_titles, table
-from benchmarks.places import BUILD, provenance
+from benchmarks.paper.parts import (
+    COLUMNS,
+    Measure,
+    Part,
+    cells,
+    outcome,
+    read_manifest,
+    read_titles,
+)
+from benchmarks.places import BUILD
+from benchmarks.record import Table
 
 OUT = BUILD / "paper"
 
@@ -67,29 +74,20 @@ def _run(paper: str, parts: Mapping[str, Part], chosen: Sequence[str], *, quick:
         begin = time.perf_counter()
         found = measures[name](quick)
         seconds = time.perf_counter() - begin
-        print("\n".join([*table(part, found), "", *found.notes]))
+        table = Table(paper, f"paper-{name}", COLUMNS)
+        for row in cells(part, found):
+            table.add(*row)
+        print("\n".join(["", *found.notes]))
         status = "short form" if quick else outcome(part, found)
         as_expected = quick or status == part.status
         expected = "" if as_expected else f", the manifest says {part.status}"
         print(f"{status}{expected}; {seconds:.0f} s\n", flush=True)
         moved += not as_expected
-        _write(f"{paper}-{name}", part, found, {"seconds": seconds, "quick": quick})
+        if found.draw is not None:
+            figure = Figure(figsize=(8, 4.5), layout="constrained")
+            found.draw(figure)
+            figure.savefig(OUT / f"{paper}-{name}.png", dpi=120)
     return 1 if moved else 0
-
-
-def _write(name: str, part: Part, found: Found, run: Mapping[str, Any]) -> None:
-    """Write a part's values and its plot."""
-    lines = {
-        line: {"paper": part.lines[line].paper if line in part.lines else "", "ours": value}
-        for line, value in found.values.items()
-    }
-    record = {"part": name, "shows": part.shows, **run, **provenance(), "lines": lines}
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    (OUT / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    if found.draw is not None:
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
-        found.draw(figure)
-        figure.savefig(OUT / f"{name}.png", dpi=120)
 
 
 if __name__ == "__main__":

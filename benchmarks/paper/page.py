@@ -14,7 +14,7 @@ INTRODUCTION = """# The papers
     (
         "Which tables and figures of the five papers can be reproduced with kerneltrack, which",
         "differ, and why. Each paper is one command. It prints the paper's values and ours side by",
-        "side, and writes values (JSON) and a plot of each figure to `build/benchmarks/paper/`:",
+        "side, and writes values (JSON) and a plot of each figure to `build/benchmarks/`:",
     )
 )
 COMMANDS = """```bash
@@ -30,13 +30,15 @@ RANGES = " ".join(
     )
 )
 
+VALUES = "Values of the last runs next to the paper's: [results](../benchmarks/results/{name}.md)."
+
 
 def page() -> str:
     """Return the page."""
     titles, papers = read_titles(), read_manifest()
     parts = [INTRODUCTION, COMMANDS, RANGES]
     for name, found in papers.items():
-        parts.append(f"## `{name}`\n\n{titles[name]}")
+        parts.append(f"## `{name}`\n\n{titles[name]}. {VALUES.format(name=name)}")
         rows = ["| | shows | status |", "|---|---|---|"]
         for part, fields in found.items():
             why = f": {fields.why}" if fields.why else ""

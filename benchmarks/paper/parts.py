@@ -127,11 +127,14 @@ def outcome(part: Part, found: Found) -> str:
     return "reproduced" if held else "differs"
 
 
-def table(part: Part, found: Found) -> list[str]:
-    """Return a part's lines beside the paper's, as a table in Markdown."""
-    rows = ["| | paper | ours | allowed | |", "|---|---|---|---|---|"]
+COLUMNS = ("", "paper", "ours", "allowed", "")
+
+
+def cells(part: Part, found: Found) -> list[tuple[str, ...]]:
+    """Return a part's lines next to the paper's, as rows of a table with `COLUMNS`."""
+    rows: list[tuple[str, ...]] = []
     for name, value in found.values.items():
         line = part.lines.get(name, Line(""))
         holds = "" if line.holds(value) else "outside"
-        rows.append(f"| {name} | {line.paper} | {value:.4g} | {line.allowed} | {holds} |")
+        rows.append((name, line.paper, f"{value:.4g}", line.allowed, holds))
     return rows

@@ -30,6 +30,11 @@ FROM_ELSEWHERE = {
     "conduct.md": "CODE_OF_CONDUCT.md",
     "deploy/index.md": "deploy/README.md",
     "deploy/upgrade.md": "deploy/upgrade.md",
+    "results/index.md": "benchmarks/results/README.md",
+    **{
+        f"results/{page.name}": f"benchmarks/results/{page.name}"
+        for page in sorted((ROOT / "benchmarks" / "results").glob("[a-z]*.md"))
+    },
 }
 """Pages of the site, by their names in it, that lie outside of docs/."""
 NOTEBOOKS = {
@@ -53,6 +58,7 @@ _WEIGHTS = {
     "reference/": 0.2,
     "examples": 0.2,
     "benchmarks": 0.3,
+    "results/": 0.1,
     "deploy/": 0.6,
     "beam": 0.5,
     "index": 0.3,

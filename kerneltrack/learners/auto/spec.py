@@ -42,7 +42,7 @@ class AutoSpec(LearnerSpec):
         OneOf(INPUTS),
         """Inputs of the learner: the row itself (standardised, clipped at 4 deviations, over
         √D), the tracker's features, or both. The default is the row: next to the map,
-        features add nothing (benchmarks/RESULTS.md).""",
+        features add nothing (benchmarks/results/auto.md).""",
     ] = ROWS
     effort: Annotated[
         str,

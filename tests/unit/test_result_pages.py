@@ -1,0 +1,89 @@
+"""The pages of the benchmarks' results are their JSON, and a run writes what is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pages
+from benchmarks.paper.parts import COLUMNS, Found, cells, outcome, read_manifest
+from benchmarks.record import KEPT, Table, read, write
+
+NAMES = pages.pages()
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_a_page_has_the_tables_of_its_file(page: str) -> None:
+    assert (KEPT / f"{page}.md").read_text(encoding="utf-8") == pages.filled(page)
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_a_file_of_tables_is_as_it_is_written(page: str, tmp_path: Path) -> None:
+    write(tmp_path / "a.json", read(KEPT / f"{page}.json"))
+    assert (tmp_path / "a.json").read_bytes() == (KEPT / f"{page}.json").read_bytes()
+
+
+@pytest.mark.parametrize("page", NAMES)
+def test_every_table_has_its_source_and_even_rows(page: str) -> None:
+    for name, table in read(KEPT / f"{page}.json").items():
+        assert re.match(r"python -m (benchmarks|pytest)", table.command), name
+        assert table.machine and re.match(r"[0-9a-f]{7,}", table.commit), name
+        assert re.match(r"20\d\d-\d\d-\d\d", table.date), name
+        assert table.rows and {len(row) for row in table.rows} == {len(table.columns)}, name
+
+
+def test_the_papers_tables_have_the_ranges_and_status_of_the_manifest() -> None:
+    for paper, parts in read_manifest().items():
+        tables = read(KEPT / f"{paper}.json")
+        for name, part in parts.items():
+            if part.status == "impossible":
+                assert f"paper-{name}" not in tables
+                continue
+            table = tables[f"paper-{name}"]
+            assert table.columns == COLUMNS
+            found = Found({row[0]: float(row[2]) for row in table.rows})
+            assert tuple(cells(part, found)) == table.rows, (paper, name)
+            assert outcome(part, found) == part.status, (paper, name)
+
+
+def test_a_page_with_a_place_too_many_or_a_table_too_many_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pages, "KEPT", tmp_path)
+    write(tmp_path / "a.json", {"one": next(iter(read(KEPT / "drift.json").values()))})
+    for text in (
+        "none",
+        "<!-- one -->\n<!-- end -->\n<!-- two -->\n<!-- end -->",
+        "<!-- one -->\n<!-- end -->\n<!-- one -->\n<!-- end -->",
+    ):
+        (tmp_path / "a.md").write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"one|two"):
+            pages.filled("a")
+
+
+def test_a_run_writes_what_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KERNELTRACK_RESULTS", str(tmp_path / "fresh"))
+    monkeypatch.setattr(pages, "KEPT", tmp_path)
+    first = Table("a", "one", ["", "ours"])
+    first.add("x", 1.5)
+    first.add("y", ".25")
+    Table("a", "two", ["", "ours"], tolerance=0.5).add("x", 2)
+    with pytest.raises(ValueError, match="3 cells"):
+        first.add("z", 1, 2)
+    pages.keep(["a/one"])
+    found = read(tmp_path / "a.json")
+    assert list(found) == ["one"] and found["one"].rows == (("x", "1.5"), ("y", ".25"))
+    assert found["one"].commit and found["one"].machine and found["one"].date
+    pages.keep(["a"])
+    assert read(tmp_path / "a.json")["two"].tolerance == 0.5
+    (tmp_path / "a.md").write_text("<!-- two -->\n<!-- end -->\n<!-- one -->\n<!-- end -->\n")
+    text = pages.filled("a")
+    assert "| y | .25 |" in text and found["one"].command in text
+    (tmp_path / "a.md").write_text(text)
+    assert pages.filled("a") == text
+    moved = dataclasses.replace(found["one"], rows=(("x", "2"),))
+    write(tmp_path / "a.json", {**read(tmp_path / "a.json"), "one": moved})
+    assert pages.filled("a") != text
