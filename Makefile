@@ -21,7 +21,7 @@ ONLY ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo docs picture watch-demo live-demo test test-fast sanitize fuzz lint format typecheck check bench lock sbom clean
+.PHONY: help env demo docs picture watch-demo live-demo test test-fast test-nightly sanitize fuzz lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -84,13 +84,16 @@ docs: env ## build the site of the documentation in build/site/; broken links ar
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
 
 # Tests run side by side on all processors: threads of BLAS would only wait for each other.
-test test-fast: export OPENBLAS_NUM_THREADS := 1
+test test-fast test-nightly: export OPENBLAS_NUM_THREADS := 1
 
-test: env ## run all tests, side by side
-	$(PY) -m pytest --numprocesses auto --maxprocesses 4 $(LEAVE_OUT:%=--ignore=%)
+test: env ## run the tests of each change, side by side
+	$(PY) -m pytest -m 'not nightly' --numprocesses auto --maxprocesses 4 $(LEAVE_OUT:%=--ignore=%)
+
+test-nightly: env ## run those that take long, and prove what changes seldom break
+	$(PY) -m pytest -m nightly --numprocesses auto --maxprocesses 4
 
 test-fast: env ## run the unit and stream tests that need no cluster and no data sets
-	$(PY) -m pytest kerneltrack tests/unit tests/stream -m 'not live and not data and not slow' \
+	$(PY) -m pytest kerneltrack tests/unit tests/stream -m 'not live and not data and not nightly' \
 		--numprocesses auto --maxprocesses 4
 
 # What the row loops have to hold.

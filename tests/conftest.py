@@ -50,7 +50,7 @@ LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by the fixtures that they use; those that mostly wait begin first.
 
-    After them those that take long: none of them is to be the last one that others wait for.
+    After them those of the nightly lane, which take long: others do not wait for them at the end.
     """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _begins(item: pytest.Item) -> tuple[bool, bool]:
     """Return by what tests are sorted."""
-    return item.get_closest_marker("live") is None, item.get_closest_marker("slow") is None
+    return item.get_closest_marker("live") is None, item.get_closest_marker("nightly") is None
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

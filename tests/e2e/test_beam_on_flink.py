@@ -45,6 +45,7 @@ def outputs(folder: Path, flags: list[str]) -> tuple[list[list[str]], dict[str, 
 
 
 @pytest.mark.live
+@pytest.mark.nightly
 def test_the_pages_pipelines_give_the_same_on_flink(cluster: LocalCluster, tmp_path: Path) -> None:
     ours = [flag for flag in cluster.status()["beam_flags"] if "--environment" not in flag]
     flags = [*ours, "--environment_type=LOOPBACK", "--parallelism=1"]

@@ -269,6 +269,7 @@ def test_loss_and_lag_are_means_of_the_rows(deployed: Deployed, job: str) -> Non
     assert deployed.total("lag_milliseconds") == 86_400_000 * ROWS
 
 
+@pytest.mark.nightly
 def test_pools_give_workers_to_the_next_taskmanager(
     deployed: Deployed, job: str, sample: Path
 ) -> None:

@@ -118,6 +118,7 @@ def assert_nothing_lost_or_changed(
     assert sum(live.sizes(f"{live.topic}-out-dead-letters")) == 0
 
 
+@pytest.mark.nightly
 def test_full_disks_and_a_broker_that_is_away_are_waited_for(
     cluster: LocalCluster, recording: Recording, checkpoints: Path, disk: Path, tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def stopped_broker(cluster: LocalCluster) -> Iterator[None]:
     assert cluster("up").stdout.startswith("started again: kafka")
 
 
+@pytest.mark.nightly
 def test_an_output_topic_that_was_deleted_is_made_again(
     cluster: LocalCluster, recording: Recording, tmp_path: Path
 ) -> None:

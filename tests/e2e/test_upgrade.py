@@ -126,6 +126,7 @@ def test_a_quiet_job_goes_on_in_newer_code(
     assert_refused(live, rf"file:\S+/savepoint-\S+: other code wrote it: {reason}", *IDLE_FLUSH)
 
 
+@pytest.mark.nightly
 def test_a_job_under_traffic_goes_on_in_newer_code(
     cluster: LocalCluster, recording: Recording, tmp_path: Path
 ) -> None:

@@ -98,7 +98,7 @@ def far(found: Array, wanted: Array) -> float:
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_whole_runs_agree_with_the_dense_oracle(name: str) -> None:
     model, outcomes, state, features = play(name)

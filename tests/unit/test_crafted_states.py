@@ -28,7 +28,7 @@ CASES = cases()
 SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "warmup": 20}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("make", list(CASES.values()), ids=list(CASES))
 def test_crafted_states_are_refused_or_gone_on_from(make: Callable[[], Case]) -> None:
     case = make()

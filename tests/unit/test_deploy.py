@@ -202,7 +202,7 @@ def test_compose_reads_its_file() -> None:
         assert all(port.startswith("127.0.0.1:") for port in open_ports), name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_kubernetes_accepts() -> None:
     validate = program("kubernetes-validate", "kubernetes-validate")
     paths = [MANIFESTS / name for name in PLAIN]
@@ -708,7 +708,7 @@ def test_the_expansion_service_knows_no_class_by_name() -> None:
     assert flag in services()["expansion"]["command"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_list_of_packages_names_all_that_are_locked(tmp_path: Path) -> None:
     """By the command of `make sbom`, which CI runs."""
     lister = program("cyclonedx-py", "cyclonedx-bom")

@@ -31,6 +31,7 @@ def test_moving_landmarks_are_worth_their_time(usps: Rows) -> None:
     assert 0.2 < found["NOLANA"][1] / len(usps.x) < 0.6
 
 
+@pytest.mark.nightly
 def test_epsilon_steers_the_moves_from_all_to_none(usps: Rows) -> None:
     setting = bench.SETTINGS["usps"]["NOLANA"]
     moved = [
@@ -41,6 +42,7 @@ def test_epsilon_steers_the_moves_from_all_to_none(usps: Rows) -> None:
     assert (moved[0], moved[-1]) == (1400, 0)
 
 
+@pytest.mark.nightly
 def test_moving_landmarks_come_nearer_to_the_kernel(data_file: Callable[[str], Path]) -> None:
     data_file("cpusmall.tsv.gz")
     rows = shuffled("cpusmall", seed=7, most=2000)

@@ -19,7 +19,7 @@ from kerneltrack.snapshots.packed import PackedFile, PackedWriter
 from tests.crafted_states import TRACKERS, cases, crafted
 from tests.unit.test_packed import MODELS, SPEC, tracker, write_folder
 
-TRIALS = 300
+TRIALS = 60
 
 
 def write(path: Path, given: list[bytes], kind: str = codec.TRACKER) -> PackedFile:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from benchmarks.paper import polk as bench
 
 
+@pytest.mark.nightly
 def test_few_of_the_rows_tell_digits_apart(data_file: Callable[[str], Path]) -> None:
     data_file("mnist.npz")
     problem = bench.mnist(10_000, 2000)

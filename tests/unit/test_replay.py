@@ -35,14 +35,13 @@ def run(*command: str | Path, **environment: str) -> bytes:
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("build", runnable())
 def test_every_build_gives_the_stored_bits(build: str) -> None:
     found = run(sys.executable, "-m", "tests.native.recording", **{binding.CHOICE: build})
     assert json.loads(found) == STORED
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_another_architecture_gives_the_stored_bits(tmp_path: Path) -> None:
     """Recorded calls of all loops, replayed by a program for aarch64 on an emulated processor."""
     compiler = program("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")

@@ -70,13 +70,19 @@ TARGETS = ROWS @ [1.0, -2.0, 0.5]
 
 CHECKED = [
     SubspaceTracker(),
+    SubspaceClassifier(),
+    SubspaceRegressor(learner="auto"),
+    SubspaceClassifier(tracker="okfe", learner="logistic", warmup=30),
+    SubspaceRegressor(tracker="okfe", warmup=30, learner_params={"forgetting": 1.0}),
+]
+"""A tracker, the usual learner for classes and targets, and both on a tracker that grows."""
+
+ALL_CHECKED = [
     SubspaceTracker(tracker="okfe", emit="q"),
     SubspaceTracker(tracker="covariance", admission="leverage"),
     SubspaceTracker(rank=4, warmup=20, kernel="laplacian", censor="rate", policy="compensated"),
     *(SubspaceClassifier(learner=name) for name in CLASSIFIERS),
-    SubspaceClassifier(tracker="okfe", learner="logistic", warmup=30),
     *(SubspaceRegressor(learner=name) for name in REGRESSORS),
-    SubspaceRegressor(tracker="okfe", warmup=30, learner_params={"forgetting": 1.0}),
 ]
 
 
@@ -101,6 +107,14 @@ def expected_failures(estimator: Any) -> dict[str, str]:
     CHECKED, expected_failed_checks=expected_failures
 )
 def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.nightly
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
+    ALL_CHECKED, expected_failed_checks=expected_failures
+)
+def test_scikit_learns_own_checks_of_every_learner(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

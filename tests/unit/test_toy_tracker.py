@@ -37,7 +37,7 @@ runpy.run_module("tests.frozen_names", run_name="__main__")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_job_runs_with_it(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for part in ("kerneltrack", "transforms", "pipelines", "tests", "docs", "CMakeLists.txt"):
