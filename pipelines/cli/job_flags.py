@@ -105,7 +105,8 @@ def add_window_flags(parser: argparse.ArgumentParser, moving: bool = True) -> No
     group.add_argument(
         "--window",
         **SECONDS,
-        help="Measure the kernel mismatch in such windows. SECONDS is their length in event time.",
+        help="Measure in windows of this length how badly the subspace fits the rows. The length "
+        "is in event time; the measure is the kernel mismatch.",
     )
     group.add_argument(
         "--window-period",

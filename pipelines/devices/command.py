@@ -87,7 +87,7 @@ class _Shown:
         if self._json:
             texts = self._changes(lines)
         else:
-            texts = table_of([line for line in lines if self._is_asked(line)], self._until)
+            texts = table_of(lines, self._until, self._states)
         if self._clears and not self._json:
             sys.stdout.write(_CLEAR)
         sys.stdout.writelines(f"{text}\n" for text in texts)

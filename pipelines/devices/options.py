@@ -28,7 +28,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=STATES,
         default=None,
-        help="Print only devices in these states.",
+        help="Print only devices in these states. In the table, normal is well, learning is "
+        "calibrating, unwatched is no reference; quiet occurs in runs with --quiet.",
     )
     parser.add_argument(
         "--watch",

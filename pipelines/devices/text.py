@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from kerneltrack.errors import printable
@@ -39,17 +39,21 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
     )
 
 
-def table_of(lines: Sequence[Line], calibrated_from: str | None) -> Iterator[str]:
-    """Yield a line of how many devices are off, and a table with a line for each device.
+def table_of(
+    lines: Sequence[Line], calibrated_from: str | None, states: Collection[str] | None = None
+) -> Iterator[str]:
+    """Yield a line that counts all devices by state, and a table with a line for each device.
 
     Args:
         lines: What is known of each, in order.
         calibrated_from: Until when devices calibrate; None if that is not known.
+        states: States of the devices in the table; None: all.
     """
     yield _total(lines)
-    if not lines:
+    listed = [line for line in lines if states is None or line["state"] in states]
+    if not listed:
         return
-    cells = [_HEAD, *(_cells(line, calibrated_from) for line in lines)]
+    cells = [_HEAD, *(_cells(line, calibrated_from) for line in listed)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         texts = (text.ljust(width) for text, width in zip(row, widths, strict=True))

@@ -296,7 +296,7 @@ def _odd_line(look: str, names: Sequence[str], rows: int, free: Sequence[str]) -
     ways = [flag for flag in flags if flag in free]
     excluded = " ".join(shlex.quote(name) for name in names[:_SHOWN])
     ways.append(f"--exclude {excluded}{' ...' if len(names) > _SHOWN else ''}")
-    taken = "a feature" if len(names) == 1 else "features"
+    taken = "a channel" if len(names) == 1 else "channels"
     what = text.format(rows=f"the first {rows:,} rows")
     return f"{_names(names)}: {what}, but taken as {taken} ({_either(ways)})"
 

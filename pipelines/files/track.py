@@ -115,7 +115,7 @@ def _what_to_ask(said: str | None, job: Job, found: Mapping[str, int | float]) -
     enough = found["rows_out"] >= ReferenceSpec.rows * max(found["models"], 1)
     if said or job.reference is not None or job.learner is not None or not enough:
         return []
-    return ["to learn which models are off, since when and in which channels: --reference first"]
+    return ["to learn which devices are off, since when and in which channels: --reference first"]
 
 
 PROCESSES = "processes"

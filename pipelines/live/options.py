@@ -158,8 +158,9 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         "--devices-topic",
         default=None,
         metavar="TOPIC",
-        help="Write each device's current state to this topic whenever it changes, for a topic "
-        "with cleanup.policy=compact. Needs --reference. [default: none]",
+        help="Write each device's current state to this topic whenever it changes. The states are "
+        "learning, normal, off and unwatched (no reference). Needs --reference, and a topic with "
+        "cleanup.policy=compact. [default: none]",
     )
     group.add_argument(
         "--create-topics",
@@ -221,8 +222,9 @@ def _add_place_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resume",
         default=None,
-        metavar="PATH",
-        help="Continue from this savepoint or checkpoint. 'latest': the newest in --state-folder.",
+        metavar="PATH|latest",
+        help="Continue from this savepoint or checkpoint. 'latest' is the newest of a job of this "
+        "topic; jobs are recorded in --state-folder.",
     )
 
 

@@ -530,12 +530,12 @@ def test_what_a_run_prints(folder: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[:7] == [
         "input:    1 file, 600 rows",
-        "model id: model_id",
+        "device:   model_id",
         "time:     time",
         "sequence: none (file and row number decide)",
         "label:    none",
-        "features: 3 as float64: x0, x1, x2",
-        "missing:  rows with a missing feature go to the failures",
+        "channels: 3 as float64: x0, x1, x2",
+        "missing:  rows with a missing value go to the failures",
     ]
     assert "left out: label: two words (--features takes it: run is 0, walk is 1)" in lines
     assert re.fullmatch(

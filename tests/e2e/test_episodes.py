@@ -151,7 +151,7 @@ def test_without_a_reference_nothing_is_said(
     said = capsys.readouterr().out
     assert "were off" not in said
     # Where nothing was asked the last lines say how to.
-    assert ("which models are off" in said) == (not flags)
+    assert ("which devices are off" in said) == (not flags)
     assert not (tmp_path / "out" / "episodes").exists()
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Which devices are off" not in page

@@ -407,10 +407,10 @@ def test_warnings_are_told_once_and_recorded(
     path.write_text("n,a,target\n" + "".join(f"{i},{i * 0.37 % 1},{i % 3}\n" for i in range(50)))
     assert main(["track", str(path), *SMALL, "--output", str(out)]) == 0
     warnings = [
-        "target: named like an id or a target, but taken as a feature "
+        "target: named like an id or a target, but taken as a channel "
         "(--model-id, --label or --exclude target)",
         "n: goes only one way in the first 50 rows, like a counter, an index or a time, but taken "
-        "as a feature (--time, --sequence or --exclude n)",
+        "as a channel (--time, --sequence or --exclude n)",
     ]
     shown = capsys.readouterr().out.splitlines()
     assert [line for line in shown if line.startswith("warning:")] == [

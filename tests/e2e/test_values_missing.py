@@ -49,7 +49,7 @@ def test_marks_of_missing_values_are_held_like_them(
 ) -> None:
     printed = run(tmp_path, capsys, "--null-values", "Bad", "--missing", "hold", "--exclude", "b")
     assert failures_of(tmp_path / "out") == []
-    assert "missing:  missing features hold" in printed
+    assert "missing:  missing values take" in printed
 
 
 def test_a_value_too_old_to_be_held_names_how_long_it_is(

@@ -52,15 +52,15 @@ def test_the_rest_of_the_numbers_are_features() -> None:
     assert roles(columns) == ("id", "t", "seq", "act")
     assert columns.channels == ("ax", "v[0]", "v[1]")
     assert (columns.width, columns.dtype, columns.label_type) == (3, "float32", STR)
-    assert columns.left_out == (("note", "no numbers (string)"),)
+    assert columns.left_out == (("note", "not numbers (string)"),)
     assert columns.describe().splitlines() == [
-        "model id: id",
+        "device:   id",
         "time:     t",
         "sequence: seq",
         "label:    act (string)",
-        "features: 3 as float32: ax, v[0], v[1]",
-        "missing:  rows with a missing feature go to the failures",
-        "left out: note: no numbers (string)",
+        "channels: 3 as float32: ax, v[0], v[1]",
+        "missing:  rows with a missing value go to the failures",
+        "left out: note: not numbers (string)",
     ]
     assert pickle.loads(pickle.dumps(columns)) == columns
 
@@ -69,12 +69,12 @@ def test_an_id_and_a_target_that_slip_in_are_shown() -> None:
     columns = resolve([info(subject=I64, x=F64, target=F64)], ColumnOptions())
     assert roles(columns) == (None, None, None, None)
     assert columns.describe().splitlines() == [
-        "model id: none (one model, called 'all')",
+        "device:   none (one device, called 'all')",
         "time:     none (file and row number are the order)",
         "sequence: none (file and row number decide)",
         "label:    none",
-        "features: 3 as float64: subject, x, target",
-        "missing:  rows with a missing feature go to the failures",
+        "channels: 3 as float64: subject, x, target",
+        "missing:  rows with a missing value go to the failures",
     ]
 
 
@@ -83,9 +83,9 @@ def test_features_by_name_and_pattern() -> None:
     columns = resolve([info(**kinds)], ColumnOptions(features=["c", "a*", "d?"], exclude=["a2"]))
     assert columns.channels == ("c", "a1", "d?")
     assert columns.left_out == (
-        ("b1", "not among the named features"),
+        ("b1", "not in --features"),
         ("a2", "excluded"),
-        ("b2", "not among the named features"),
+        ("b2", "not in --features"),
     )
     assert resolve([info(**kinds)], ColumnOptions(exclude=["?[12]"])).channels == ("c", "d?")
 

@@ -102,7 +102,11 @@ def test_json_has_the_fields_of_the_devices_topic(
             assert found[0]["time"] == "2017-07-14T02:41:39.000000000Z"
     some = printed(capsys, output, "--json", "--state", "off", "learning")
     assert [json.loads(line)["model_id"] for line in some] == ["m2", "m1"]
-    assert printed(capsys, output, "--state", "unwatched") == ["0 of 0 devices are off"]
+    # The first line counts all devices, whichever are listed.
+    total = "1 of 3 devices is off (1 well, 1 calibrating)"
+    assert printed(capsys, output, "--state", "unwatched") == [total]
+    listed = printed(capsys, output, "--state", "off")
+    assert listed[0] == total and [line.split()[0] for line in listed[2:]] == ["m2"]
 
 
 def test_without_a_reference_nothing_is_known(tmp_path: Path) -> None:

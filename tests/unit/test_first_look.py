@@ -290,12 +290,12 @@ BOTH = "(--time, --sequence or --exclude c)"
 CLASS = "(--model-id, --label or --exclude c)"
 GOES = (
     "c: goes only one way in the first 400 rows, like a counter, an index or a time, but taken as "
-    f"a feature {BOTH}"
+    f"a channel {BOTH}"
 )
 BLOCKS = (
-    f"c: small whole numbers in long blocks, like a class or an id, but taken as a feature {CLASS}"
+    f"c: small whole numbers in long blocks, like a class or an id, but taken as a channel {CLASS}"
 )
-CONSTANT = "c: the same value in the first 400 rows, but taken as a feature (--exclude c)"
+CONSTANT = "c: the same value in the first 400 rows, but taken as a channel (--exclude c)"
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_names_of_ids_and_targets(names: str, flagged: str, tmp_path: Path) -> N
     if not flagged:
         assert lines == []
         return
-    taken = "features" if "," in flagged else "a feature"
+    taken = "channels" if "," in flagged else "a channel"
     excluded = " ".join(f"'{name}'" if " " in name else name for name in flagged.split(", "))
     assert lines == [
         f"{flagged}: named like an id or a target, but taken as {taken} "

@@ -87,8 +87,8 @@ def test_a_part_has_its_settings_with_range_and_default(
 def test_the_settings_of_okfeb_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "okfeb"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    rank = "--rank Use a subspace of dimension r, with r features. [1 to 1,000; default 10]"
-    assert rank in shown
+    rank = "Turn each row into this many features (the rank r of the subspace)."
+    assert f"--rank {rank} [1 to 1,000; default 10]" in shown
     assert "None does not clip. [> 0, none] --warmup" in shown
 
 

@@ -143,7 +143,7 @@ def test_named_features_give_the_order_and_leave_the_others_out(tmp_path: Path) 
     )
     found = looked(path, options)
     assert found.columns.channels == ("z", "y1", "y2")
-    assert found.columns.left_out == (("x", "not among the named features"),)
+    assert found.columns.left_out == (("x", "not in --features"),)
     (good, _), *_ = parsed_of(found.infos, found.columns)
     assert (good.merged.rows, good.merged.unnamed, good.x.tolist()) == (4, 2, [[1] * 3, [2] * 3])
 
@@ -420,7 +420,7 @@ def test_a_number_that_means_a_missing_value_is_met_and_warned_of(tmp_path: Path
 @pytest.mark.parametrize("flags", [{"words": ("dor=off,on",)}, {"units": ("tmp=K",)}])
 def test_words_and_units_of_no_metric_are_named(flags: dict[str, Any], tmp_path: Path) -> None:
     (name,) = flags
-    with pytest.raises(ConfigError, match=f"{name} = .*: must be a metric that may be a feature"):
+    with pytest.raises(ConfigError, match=f"{name} = .*: must be a metric that may be a channel"):
         looked(written(tmp_path, [("a", 1, "x", 2)]), ColumnOptions(**{**vars(LONG), **flags}))
 
 

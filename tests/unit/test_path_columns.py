@@ -70,7 +70,7 @@ def test_the_file_name_is_the_model_id(ending: str, tmp_path: Path) -> None:
     found = look(tmp_path, model_id_from="path")
     assert models(found) == ["south.1", "south.1", "north", "north"]
     assert found.columns.channels == ("x",)
-    assert "model id: file name (from the path)" in found.describe()
+    assert "device:   file name (from the path)" in found.describe()
     assert "file name = south.1 (of " in found.describe()
 
 

@@ -165,7 +165,14 @@ def test_of_an_episode_the_last_line_counts_and_of_a_model_the_worst(tmp_path: P
     assert found is not None
     (off,) = found.worst
     assert (found.models, found.still, found.total) == (1, 1, 2)
-    assert (off.severity, off.open, off.episodes) == (80.0, False, 2)
+    assert (off.severity, off.open, off.still, off.episodes) == (80.0, False, True, 2)
+    # The list says why a device whose worst episode is over counts as off to the end.
+    since = "since 2017-07-14 02:40:40 UTC until 2017-07-14 02:41:00 UTC"
+    assert episode_lines(found, 1) == [
+        "1 of 1 devices was off, to the end:",
+        f"  a: {since}, shift, a, b (the worst of 2 episodes; off again at the end)",
+    ]
+    assert "off again at the end" in text_of(page_of(output))
     bands = data_of(page_of(output))["episodes"]
     assert [band[:4] for band in bands[0]] == [
         ["shift", "closed", 40, 61],

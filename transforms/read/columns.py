@@ -112,17 +112,17 @@ class Columns:
         """Return which column is what, for a person who looks for an id or a target among them."""
         options = self.options
         label = f"{self._shown(self.label)} ({self.label_type})" if self.label else "none"
-        model_id = self._shown(self.model_id) or f"none (one model, called {ONLY_MODEL!r})"
+        model_id = self._shown(self.model_id) or f"none (one device, called {ONLY_MODEL!r})"
         time = (
             " and ".join(map(self._shown, self.times)) or "none (file and row number are the order)"
         )
         lines = [
-            f"model id: {model_id}",
+            f"device:   {model_id}",
             f"time:     {time or _NO_TIME}{self._how_times()}",
             f"sequence: {self._shown(self.sequence) or 'none (file and row number decide)'}",
             *self._long_lines(),
             f"label:    {label}",
-            f"features: {self.width} as {self.dtype}: {_join(self.channels)}",
+            f"channels: {self.width} as {self.dtype}: {_join(self.channels)}",
             *self._text_lines(),
             f"missing:  {_MISSING_TEXT[options.missing]}",
         ]
@@ -183,9 +183,9 @@ class Columns:
 
 _NO_TIME = "none (file and row number are the order)"
 _MISSING_TEXT = {
-    "fail": "rows with a missing feature go to the failures",
+    "fail": "rows with a missing value go to the failures",
     "drop": "channels with a missing value are left out",
-    "hold": "missing features hold their last value",
+    "hold": "missing values take the channel's last value",
 }
 
 
@@ -347,8 +347,7 @@ def _choose_features(
         chosen = [name for name in chosen if name not in excluded]
         others = [name for name in names if name not in chosen and name not in taken]
         left_out = [
-            (name, "excluded" if name in excluded else "not among the named features")
-            for name in others
+            (name, "excluded" if name in excluded else "not in --features") for name in others
         ]
     else:
         chosen = []

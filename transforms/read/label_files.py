@@ -58,7 +58,7 @@ class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         columns, files = self.input.columns, len(self.input.paths)
         label = f"{columns.label} ({columns.label_type})"
         named = f"row {columns.sequence}" if columns.sequence else f"time {' '.join(columns.times)}"
-        return f"labels:   {files} file{'s' if files > 1 else ''}: {label} by model id and {named}"
+        return f"labels:   {files} file{'s' if files > 1 else ''}: {label} by device and {named}"
 
     def expand(self, pbegin: PBegin) -> dict[str, PCollection[Any]]:
         """Build the steps."""

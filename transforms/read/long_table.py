@@ -215,7 +215,7 @@ def find_channels(
         chosen = [name for name in dict.fromkeys(wanted) if name not in out]
         for name in chosen:
             _refuse_texts(name, seen[name], own[name], texts)
-        reason = "not among the named features"
+        reason = "not in --features"
         left = [(n, "excluded" if n in out else reason) for n in names if n not in chosen]
     else:
         why = {

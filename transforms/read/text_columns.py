@@ -62,7 +62,7 @@ class Texts:
         for field, given in (("words", self.words), ("units", self.units)):
             for name in given:
                 if name not in names:
-                    raise ConfigError(field, name, f"a {what} that may be a feature")
+                    raise ConfigError(field, name, f"a {what} that may be a channel")
 
     def numbers_of(self, name: str, kinds: Sequence[pa.DataType], named: bool) -> Numbers | None:
         """Return how a feature's texts are read, None if it has none.
@@ -148,7 +148,7 @@ class Texts:
         """Return why a column is left out that is none of numbers."""
         if pa.types.is_null(kind):
             return _NO_VALUE
-        return _two_words_line(self._words(name, kind)) or f"no numbers ({kind})"
+        return _two_words_line(self._words(name, kind)) or f"not numbers ({kind})"
 
     def why_no_metric(self, texts: Sequence[str]) -> str:
         """Return why a metric is left out, with the flag that takes it if there is one.

@@ -24,7 +24,11 @@ class SubspaceSpec(Spec):
     tracker: ClassVar[str] = ""
     bandwidths: ClassVar[Collection[str]] = NEEDS_BANDWIDTH
 
-    rank: Annotated[int, Range(1, MAX_RANK), "Use a subspace of dimension r, with r features."] = 10
+    rank: Annotated[
+        int,
+        Range(1, MAX_RANK),
+        "Turn each row into this many features (the rank r of the subspace).",
+    ] = 10
     kernel: Annotated[str, OneOf(KERNELS), "Kernel κ(x, y)."] = "gaussian"
     gamma: Annotated[
         float | Literal["median"],

@@ -30,8 +30,8 @@ class CovarianceSpec(SubspaceSpec):
         int,
         Range(1, MAX_RANK),
         Words((AUTO,)),
-        """Use a subspace of dimension r, with r features. "auto" takes the budget, at most 1000,
-        and a `rank_factor` of 1.5 unless one is set.""",
+        """Turn each row into this many features (the rank r of the subspace). "auto" takes the
+        budget, at most 1000, and a `rank_factor` of 1.5 unless one is set.""",
     ] = 10
     budget: Annotated[
         int,

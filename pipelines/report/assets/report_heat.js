@@ -104,7 +104,7 @@
       return;
     }
     const step = heatOf(at.row, at.bin);
-    const value = step === nothing ? "no row that was held against a reference" : `−log₁₀ p up to ${figure(step / heat.steps)}`;
+    const value = step === nothing ? "no row that was compared with a reference" : `−log₁₀ p up to ${figure(step / heat.steps)}`;
     words.replaceChildren(element("b", {}, heat.models[at.row]), ` ${when(at.bin)} `, value);
   };
 

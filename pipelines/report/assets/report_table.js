@@ -13,7 +13,7 @@
   const fillTable = ({ id, table, columns, sortBy, last, lastTitle }) => {
     const total = table.id.length;
     const sorted = total > page ? { key: sortBy, down: true } : { key: "id", down: false };
-    const all = [{ key: "id", title: "Model", isText: true }, ...columns];
+    const all = [{ key: "id", title: "Device", isText: true }, ...columns];
     let limit = page;
     let current = -1;
 

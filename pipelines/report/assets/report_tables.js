@@ -33,9 +33,9 @@
       { key: "sd", title: "± sd", format: figure },
       { key: "half", title: "Last half", format: figure, hint: "Mean fitting error of the second half of the rows" },
       { key: "high", title: "95 % below", format: figure, hint: "The error that 95 % of the rows do not exceed, to within 1 %" },
-      { key: "censored", title: "Censored", format: percent, hint: "Share of the rows that changed nothing" },
-      { key: "evicted", title: "Evicted", format: percent, hint: "Share of the rows that pushed a stored row out, themselves included" },
-      { key: "dropped", title: "Dropped at once", format: percent, hint: "Share of the evictions in which the new row itself had to go" },
+      { key: "censored", title: "Skipped", format: percent, hint: "Share of the rows that fitted already and changed nothing" },
+      { key: "evicted", title: "Evicted", format: percent, hint: "Share of the rows for which a row left the model, a stored one or the new row itself" },
+      { key: "dropped", title: "Dropped at once", format: percent, hint: "Share of these in which the new row itself left" },
     ],
   });
 

@@ -176,8 +176,8 @@
     const parts = [
       { name: "replaced a stored row", shown: rates.replaced, ink: "replaced" },
       { name: "dropped at once", shown: rates.dropped, ink: "dropped" },
-      { name: "stored, with room to spare", shown: kept, ink: "kept" },
-      { name: "censored", shown: rates.censored, ink: "censored" },
+      { name: "stored, budget not full", shown: kept, ink: "kept" },
+      { name: "skipped: fits already", shown: rates.censored, ink: "censored" },
     ];
     let sum = null;
     for (const part of parts) {
@@ -185,12 +185,12 @@
       Object.assign(part, { values: sum, isArea: true, width: 0 });
     }
     const admitted = rates.censored.map((value) => (value === null ? null : 1 - value));
-    const lines = [{ values: admitted, ink: "average", width: 1.5, name: "admitted" }];
+    const lines = [{ values: admitted, ink: "average", width: 1.5, name: "entered" }];
     if (data.admission !== null) {
       lines.push({ values: admitted.map(() => data.admission), ink: "second", isDashed: true, name: "target" });
     }
     draw("fates", curve, axisFor(curve, rates), [...parts.reverse(), ...lines], {
-      name: `Admission of the rows of ${curve.id}: shares censored, stored, replacing another, dropped at once.`,
+      name: `Rows of ${curve.id} that enter the model: shares skipped, stored, replacing another, dropped at once.`,
       format: share, yLabel: "share of the rows", yTicks: ticks, yRange: whole,
     });
   };

@@ -43,6 +43,7 @@ class Off:
         model: Its ID.
         kind: "spike", "ramp", "stuck" or "shift".
         open: Whether the input ended within it.
+        still: Whether the input ended within an episode of the device, this or a later one.
         row: Index of the row since when.
         start: Event time of that row, ns; None without times.
         last: Event time of the last surprising row.
@@ -57,6 +58,7 @@ class Off:
     model: str
     kind: str
     open: bool
+    still: bool
     row: int
     start: int | None
     last: int | None
@@ -165,9 +167,11 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
                 later = known is None or line["severity"] > known["severity"]
             if later:
                 worst[model] = line
-    found = [_off(line, channels, len(seen[model])) for model, line in worst.items()]
+    found = [
+        _off(line, channels, len(seen[model]), newest[model][-1]) for model, line in worst.items()
+    ]
     found.sort(key=lambda off: (-off.severity, natural(off.model)))
-    still = sum(is_open for _, _, is_open in newest.values())
+    still = sum(off.still for off in found)
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
     lately = _lately(noticed, run.get("time_span"))
@@ -246,13 +250,14 @@ def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     return lines
 
 
-def _off(line: dict[str, Any], channels: list[str], episodes: int) -> Off:
+def _off(line: dict[str, Any], channels: list[str], episodes: int, still: bool) -> Off:
     shares = sorted(zip(line["shares"], channels, strict=True), key=lambda pair: -pair[0])
     shares = [pair for pair in shares if pair[0] >= LEAST_SHARE]
     return Off(
         model=line["model_id"],
         kind=line["kind"],
         open=line["state"] == "open",
+        still=still,
         row=line["start_index"],
         start=line.get("start"),
         last=line.get("last"),
@@ -302,7 +307,8 @@ def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[
     for off in found.worst[:most]:
         since = f"row {off.row:,}" if off.start is None else f"{moment(off.start, to=SECOND)} UTC"
         until = "" if off.open else _until(off)
-        more = f" (the worst of {off.episodes:,} episodes)" if off.episodes > 1 else ""
+        again = "; off again at the end" if off.still and not off.open else ""
+        more = f" (the worst of {off.episodes:,} episodes{again})" if off.episodes > 1 else ""
         lines.append(
             f"  {printable(off.model)}: since {since}{until}, {off.kind}, {off.where}{more}"
         )
