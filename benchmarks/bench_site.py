@@ -55,8 +55,9 @@ OUTSIDE = {
     "without": ("--exclude", "outside", "state"),
     "channel": ("--exclude", "state"),
     "cause": ("--exclude", "state", "--causes", "outside"),
+    "without, by mode": ("--exclude", "outside", "--mode", "state"),
 }
-"""What becomes of the cause that all machines share."""
+"""What becomes of the cause that all machines share; whether their state is a mode."""
 DEFAULT = 0.0
 """Days of the reference: as the command has it."""
 

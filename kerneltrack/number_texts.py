@@ -1,7 +1,8 @@
-"""Texts that are numbers: with other marks, with a unit after each, or one of two words."""
+"""Texts that are numbers: with other marks, a unit after each, of two words, or names of modes."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +32,11 @@ FOREIGN_PAIRS = (
 )
 """The same in other languages: both words must be there."""
 
+NAMES = ("*",)
+"""In place of two words: each text is a name, and is read as a number of its own."""
 _NO_WORD = frozenset(",:=")
+_NAMED = 1 << 51
+"""Names have whole numbers from here on, which a double holds exactly; no plain number is there."""
 _BLANKS = re.compile("[\u00a0\u202f]")
 
 
@@ -44,12 +49,27 @@ def number_pattern(decimal: str = ".", thousands: str = "") -> str:
     return rf"^[ \t]*[+-]?({whole}({mark}[0-9]*)?|{mark}[0-9]+)([eE][+-]?[0-9]+)?[ \t]*$"
 
 
+def name_code(text: str) -> float:
+    """Return the number that stands for a name: its own if it is one, else one drawn by its bytes.
+
+    Example:
+        >>> name_code("3"), name_code(" run ") == name_code("run"), name_code("run") > 2**51
+        (3.0, True, True)
+    """
+    name = text.strip()
+    if re.fullmatch(number_pattern(), name):
+        return float(name)
+    drawn = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
+    return float(int.from_bytes(drawn, "little") % _NAMED + _NAMED)
+
+
 @dataclass(frozen=True)
 class NumberTexts:
     """How the texts of channels are read as numbers, as `kerneltrack track` reads them.
 
     Attributes:
-        words: Of channels of two words the one that is 0 and the one that is 1.
+        words: Of channels of two words the one that is 0 and the one that is 1; `NAMES` for one
+            whose texts are names.
         units: Of channels the unit that stands after each number.
         thousands: Mark between the thousands of numbers, "" for none; a space stands for no-break
             ones, too.
@@ -64,7 +84,7 @@ class NumberTexts:
         (1.0, 1004.5, None)
     """
 
-    words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
     thousands: str = ""
     decimal: str = "."
@@ -99,13 +119,15 @@ class NumberTexts:
 
     def meaning(self, name: str) -> str:
         """Return what a text of this channel is that cannot be read."""
-        if name in self.words:
+        if name in self.words and tuple(self.words[name]) != NAMES:
             zero, one = self.words[name]
             return f"neither {zero!r} nor {one!r}"
         return f"not a number in {self.units[name]}" if name in self.units else "not a number"
 
     def read(self, name: str, text: str) -> float | None:
         """Return the number that a text of a channel stands for, None for what is none."""
+        if tuple(self.words.get(name, ())) == NAMES:
+            return name_code(text)
         if name in self.words:
             pair = [word.strip() for word in self.words[name]]
             return float(pair.index(text.strip())) if text.strip() in pair else None
@@ -132,7 +154,7 @@ def _entries(setting: str, given: Any) -> Collection[tuple[Any, Any]]:
 
 def _are_words(pair: Any) -> bool:
     if isinstance(pair, str) or not isinstance(pair, tuple | list) or len(pair) != 2:
-        return False
+        return isinstance(pair, tuple | list) and tuple(pair) == NAMES
     if not all(isinstance(word, str) and word.strip() for word in pair):
         return False
     return pair[0].strip() != pair[1].strip() and not _NO_WORD & set("".join(pair))

@@ -73,6 +73,11 @@ class Words:
 _SWITCHES = {"true": True, "false": False}
 
 
+def is_place(value: Any) -> bool:
+    """Return whether a value is a whole number from 0 on."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """What the annotation of a field says.
@@ -85,6 +90,7 @@ class Setting:
         limits: What it may be, None: anything of its kind.
         about: What it is, a sentence or two without the last full stop.
         default: Its value unless given.
+        or_whole: Whether a text may also be a whole number from 0 on, such as a place.
     """
 
     name: str
@@ -94,6 +100,7 @@ class Setting:
     limits: Range | OneOf | None
     about: str
     default: Any
+    or_whole: bool = False
 
     @property
     def allowed(self) -> str:
@@ -167,7 +174,7 @@ class Setting:
             return isinstance(value, Sequence) and not isinstance(value, str | bytes)
         if self.kind is str:
             named = not isinstance(self.limits, OneOf) or value in self.limits.names
-            return isinstance(value, str) and named
+            return (isinstance(value, str) and named) or (self.or_whole and is_place(value))
         if isinstance(value, bool) or not isinstance(value, int | number_kind):
             return False
         try:
@@ -263,7 +270,8 @@ def _setting(name: str, declared: Any, *extras: Any) -> Setting:
     about = " ".join(next(extra for extra in extras if isinstance(extra, str)).split())
     kind = tuple if get_origin(kinds[0]) in (Sequence, tuple) else kinds[0]
     optional = type(None) in parts
-    return Setting(name, kind, optional, tuple(words), limits, about.rstrip("."), None)
+    whole = kind is str and int in kinds
+    return Setting(name, kind, optional, tuple(words), limits, about.rstrip("."), None, whole)
 
 
 def _sentence(setting: Setting) -> str:

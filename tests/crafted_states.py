@@ -139,6 +139,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found["model reference"] = partial(_referred, _spec("okfeb"))
     found["model given"] = partial(_given, _spec("okfeb"))
     found["model moving"] = partial(_moving, _spec("okfeb"))
+    found["model of modes"] = partial(_of_modes, _spec("okfeb"))
     for name in ("auto", "ridge", "ridge-targets", "polk", "nolana", "fogd"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
     return found
@@ -221,10 +222,20 @@ def _moving(spec: SubspaceSpec) -> Case:
     return _with_reference(spec, asked, 10 * BLOCK - 30)
 
 
+def _of_modes(spec: SubspaceSpec) -> Case:
+    """Return the same of one with modes."""
+    asked = ReferenceSpec(
+        learning="auto", memory=f"{8 * BLOCK} rows", rows=2 * BLOCK, lags=2, mode=3, max_modes=2
+    )
+    return _with_reference(spec, asked, 10 * BLOCK - 30)
+
+
 def _with_reference(spec: SubspaceSpec, asked: ReferenceSpec, count: int) -> Case:
     work = model.Work(spec=spec, reference=asked)
     seen = walk(seed=8, count=count, width=4)
-    seen[-10:] += 20.0
+    if asked.modes:
+        seen[:, 3] = np.arange(count) // 40 % 2
+    seen[-10:, :3] += 20.0
 
     def run(now: model.Model) -> bytes:
         now, _ = run_rows(work, "a", now, ROWS[:50], None, 0)

@@ -12,6 +12,7 @@ from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.forward_fill import Held
 from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.models import Models
+from kerneltrack.fleet.modes import without_modes
 from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.moving import WindowState
@@ -39,7 +40,8 @@ def begin_each(
     tracker: Any = get_tracker(work.spec.tracker)
     count, width, none = len(keys), rows.shape[1], np.zeros(len(keys), np.int64)
     if work.start is None:
-        block = tracker.init_each(work.spec, rows, starts, stops, keys)
+        seen = without_modes(work.reference, rows)
+        block = tracker.init_each(work.spec, seen, starts, stops, keys)
     else:
         block = tracker.pack(work.spec, [start_from(work.spec, work.start, key) for key in keys])
     windowed = work.measure is not None and work.measure.size is not None

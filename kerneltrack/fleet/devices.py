@@ -130,6 +130,9 @@ def changes(
     first = int(before.tables.counts[reference.SEEN])
     scored = ~np.isnan(p)
     begins = np.flatnonzero(scored & ~np.r_[_scored_last(spec, before.tables.counts), scored[:-1]])
+    if spec.modes:
+        # A mode that has none yet, or no place, comes and goes.
+        begins = begins[: 0 if reference.ready(before) else 1]
     many = int(before.tables.counts[reference.EPISODES])
     again = _told_again(spec, before, rows, told, stamps, learn)
     lines = [_of_episode(each, stamps is not None) for each in (*told, *again)]
@@ -206,6 +209,9 @@ def _told_again(
 
 def _scored_last(spec: ReferenceSpec, counts: IntArray) -> BoolArray:
     """Return whether the row before these had a p; `counts`: (..., k) of references."""
+    if spec.modes:
+        ready: BoolArray = counts[..., reference.CALIBRATED] > 0
+        return ready
     seen, began = counts[..., reference.SEEN], counts[..., reference.BEGAN]
     by_rows = (began > 0) | (spec.until is None)
     made: BoolArray = (counts[..., reference.CALIBRATED] > 0) & ~(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.forward_fill import Held
+from kerneltrack.fleet.modes import without_modes
 from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
 from kerneltrack.limits import TIME_LIMIT, check_given, check_whole, copies_like, whole
 from kerneltrack.monitor import drift, reference
@@ -158,7 +159,8 @@ def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -
     if work.start is not None:
         state = start_from(work.spec, work.start, key)
     else:
-        state = get_tracker(work.spec.tracker).init(work.spec, first_rows, key)
+        rows = without_modes(work.reference, np.asarray(first_rows))
+        state = get_tracker(work.spec.tracker).init(work.spec, rows, key)
     return _with_companions(work, key, Model(state, before=before), {}, first_rows)
 
 

@@ -44,6 +44,7 @@ class Results:
         episodes: Those that were opened or closed, or are open at the end of the input.
         devices: What is known of a device, a line for each change.
         snapshots: The models' bytes at the boundaries that were passed.
+        without_mode: Rows of modes that references have no room for.
     """
 
     features: Features
@@ -54,6 +55,7 @@ class Results:
     episodes: dict[int, list[Episode]] = dataclasses.field(default_factory=_lists)
     devices: dict[int, list[Device]] = dataclasses.field(default_factory=_lists)
     snapshots: dict[int, list[bytes]] = dataclasses.field(default_factory=_lists)
+    without_mode: int = 0
 
     def scores_at(self, places: npt.NDArray[np.int64]) -> Scores | None:
         """Return what references say of some rows; None where there are none."""

@@ -25,6 +25,7 @@ from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, windo
 from kerneltrack.fleet.forward_fill import Held, hold_each
 from kerneltrack.fleet.model import Model, Work, encode
 from kerneltrack.fleet.models import Models, time_of
+from kerneltrack.fleet.modes import modes_of, with_modes, without_modes
 from kerneltrack.fleet.moving_times import lines_of_moving
 from kerneltrack.fleet.open_windows import OwnRows, WindowsOnTheWay, windows_of
 from kerneltrack.fleet.references import refer_each
@@ -172,6 +173,9 @@ class _Run:
         self._times = times
         self._held = None if models.held is None else copied(models.held)
         self._rows, self._held_after = self._filled(slice(None), starts, stops)
+        # References alone know of modes.
+        self._modes = modes_of(self._work.reference, self._rows)
+        self._rows = without_modes(self._work.reference, self._rows)
         finite: BoolArray = np.isfinite(self._rows)
         self._unbroken = all_of(finite)
         self._whole: BoolArray = (
@@ -392,13 +396,19 @@ class _Run:
             return
         counts = references.counts_of(spec, models.width, models.reference)[valid.which]
         heads: dict[int, ReferenceState] = {}
+        rows = valid.rows
+        if self._modes is not None:
+            rows = with_modes(spec, rows, valid.of(self._modes))
+        unplaced = references.unplaced_rows(spec, models.width, models.reference)
         if self._work.devices:
             lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
             known = ((model, models.reference_of(model)) for model in lasts.tolist())
             heads = {model: _copied(state) for model, state in known if state is not None}
         # It may have begun later than the tracker, with a snapshot of that.
         later = before - counts[:, SEEN]
-        found = refer_each(models, valid.which, valid.rows, valid.starts, valid.stops, valid.stamps)
+        found = refer_each(models, valid.which, rows, valid.starts, valid.stops, valid.stamps)
+        more = references.unplaced_rows(spec, models.width, models.reference)
+        self._found.without_mode += more - unplaced
         if valid.places is None:
             self._found.scores = found.scores
         else:
@@ -417,7 +427,7 @@ class _Run:
             if head is None:
                 continue
             told = changes(
-                *(spec, _with_counts(head, counts[place]), valid.rows[own], found.scores.p[own]),
+                *(spec, _with_counts(head, counts[place]), rows[own], found.scores.p[own]),
                 found.episodes.get(model, []),
                 None if valid.stamps is None else valid.stamps[own],
                 learn=not self._work.frozen,

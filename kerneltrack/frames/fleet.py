@@ -45,7 +45,7 @@ from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.reference import LEARNINGS, WRITTEN, Episode, ReferenceSpec
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
-from kerneltrack.number_texts import NumberTexts
+from kerneltrack.number_texts import NAMES, NumberTexts
 from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
 from kerneltrack.snapshots.files import write_whole
@@ -466,7 +466,7 @@ class Fleet:
         classes = learner is None or bool(learner.classifies)
         rows = read_rows(frame, columns, asked.time_unit, classes=classes, texts=texts)
         specs = self._specs
-        if specs.reference is not None and specs.reference.causes:
+        if specs.reference is not None and (specs.reference.causes or specs.reference.modes):
             placed = specs.reference.placed(columns.features)
             specs = dataclasses.replace(specs, reference=placed)
         if labelled:
@@ -525,6 +525,9 @@ class Fleet:
             if getattr(asked, name) is not None
         }
         texts = dataclasses.replace(self._texts, **given) if given else self._texts
+        mode = None if self._specs.reference is None else self._specs.reference.mode
+        if isinstance(mode, str) and mode not in texts.words:
+            texts = dataclasses.replace(texts, words={**texts.words, mode: NAMES})
         if self.columns is not None and not self._renamable:
             for name in given:
                 before, now = getattr(self._texts, name), getattr(texts, name)

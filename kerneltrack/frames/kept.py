@@ -166,8 +166,8 @@ def _of_job(text: Mapping[str, Any]) -> Kept:
     return Kept(named, unit, times.get("zone") or "UTC", wait=False, texts=texts, of_job=True)
 
 
-def _pairs(words: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    return {name: (pair[0], pair[1]) for name, pair in words.items()}
+def _pairs(words: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(pair) for name, pair in words.items()}
 
 
 def _ahead_as_json(ahead: Ahead) -> dict[str, Any]:

@@ -191,9 +191,16 @@ def fingerprint(
 
 
 def _covariance(spec: ReferenceSpec, tables: reference.Tables) -> FloatArray:
-    """Return C = scatter/n + ρ(tr C/E)I of a reference's embedded rows, without means."""
-    own = len(tables.scatter) - tables.memory.shape[1]
-    lower = np.tril(tables.scatter[:own, :own]) / float(tables.counts[reference.LEARNED])
+    """Return C = scatter/n + ρ(tr C/E)I of a reference's embedded rows, without means.
+
+    Of one with modes it is that of the mode with the most rows.
+    """
+    size, first, learned = tables.scatter.shape[1], 0, tables.counts[reference.LEARNED]
+    if spec.modes:
+        of_modes = tables.modes[:-1, reference.MODE_LEARNED]
+        first, learned = size * int(of_modes.argmax()), of_modes.max()
+    own = size - tables.memory.shape[1]
+    lower = np.tril(tables.scatter[first : first + own, :own]) / float(learned)
     trace = math.fsum(np.diag(lower).tolist())
     whole: FloatArray = lower + np.tril(lower, -1).T
     ridge = spec.ridge * trace / len(whole)

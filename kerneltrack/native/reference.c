@@ -91,7 +91,7 @@ void embed(const reference_state *state, int64_t lags, int64_t place, double *e)
   for (int64_t l = 0; l < lags; l++) {
     const double *row = row_of(&state->rows, place + lags - 1 - back), *mean = state->mean.at + l * width;
     for (int64_t d = 0; d < width; d++) e[l * width + d] = row[d] - mean[d];
-    back += back > place || !state->fresh.at[place - back];
+    back += back > place || !begins_at(state, place - back);
   }
   const double *memory = row_of(&state->memory, place + 1), *mean = state->mean.at + lags * width;
   for (int64_t i = 0; i < many; i++) e[lags * width + i] = memory[i] - mean[i];
@@ -105,9 +105,9 @@ static int64_t short_of(const reference_state *state) {
 void follow_means(reference_state *state, int64_t lags, int64_t place) {
   int64_t width = state->rows.columns, many = memories_of(state);
   const double *row = row_of(&state->rows, lags - 1 + place);
-  /* After a gap those before are usual. */
+  /* After a gap, and as another mode begins, those before are usual. */
   const double *known = row_of(&state->memory, place);
-  if (state->fresh.at[place]) known = state->mean.at + short_of(state);
+  if (begins_at(state, place)) known = state->mean.at + short_of(state);
   for (int64_t k = 0; k < many; k++) {
     const double *before = known + k * width;
     double *after = row_of(&state->memory, place + 1) + k * width;
@@ -649,10 +649,18 @@ KT_API int64_t kt_reference_note(const reference_state *state, reference_episode
   return KT_DONE;
 }
 
+/* The rows that the channels' runs before the calibration are of: those of the mode, where there are modes. */
+static int64_t *rows_of_runs(const reference_state *state) {
+  int64_t modes = state->modes.rows - 1;
+  if (modes <= 0) return &state->counts.at[STRETCHED];
+  int64_t now = state->modes.at[modes * MODE_NUMBERS + MODE_NOW];
+  return state->modes.at + most_of(now, 0) * MODE_NUMBERS + MODE_RUNS;
+}
+
 double stuck_for(const reference_state *state, int64_t channel) {
   int64_t beyond = state->runs.at[channel] - RUNS * state->longest.at[channel] - RUN;
   if (beyond <= 0) return 0.0;
-  double often = (double)(state->repeated.at[channel] + 1) / (double)(state->counts.at[STRETCHED] + 2);
+  double often = (double)(state->repeated.at[channel] + 1) / (double)(*rows_of_runs(state) + 2);
   return often > MOSTLY ? 0.0 : smaller(-log1(often) * (double)beyond, MOST_STUCK);
 }
 
@@ -664,7 +672,7 @@ void forget_runs(reference_state *state) {
 }
 
 double stuck_surprise(reference_state *state, const double *row, int learning) {
-  int64_t *counts = state->counts.at;
+  int64_t *counts = state->counts.at, *rows = rows_of_runs(state);
   double largest = 0.0;
   for (int64_t d = 0; d < state->previous.size; d++) {
     int64_t *run = &state->runs.at[d], *longest = &state->longest.at[d];
@@ -679,6 +687,7 @@ double stuck_surprise(reference_state *state, const double *row, int learning) {
     }
   }
   counts[STRETCHED] += learning;
+  if (rows != &counts[STRETCHED]) *rows += learning;
   return largest;
 }
 
@@ -785,16 +794,17 @@ void roll_block(const reference_settings *settings, reference_state *state) {
   copy(row_of(&state->memory, 0), row_of(&state->memory, block), many);
   for (int64_t l = 0; l < settings->lags - 1; l++)
     copy(row_of(&state->rows, l), row_of(&state->rows, block + l), width);
-  /* Before the first row after a gap all was as it is in that. */
+  /* Before the first row after a gap, or of another mode, all was as it is in that. */
   int64_t begin = 0;
   for (int64_t l = most_of(settings->lags - 1 - block, 0); l < settings->lags - 1; l++)
-    if (state->fresh.at[block - settings->lags + 1 + l]) begin = l;
+    if (begins_at(state, block - settings->lags + 1 + l)) begin = l;
   for (int64_t l = 0; l < begin; l++) copy(row_of(&state->rows, l), row_of(&state->rows, begin), width);
   /* Of what is yet to come nothing is there: a state has the bytes of what it stands for alone. */
   fill(row_of(&state->memory, 1), 0.0, block * many);
   fill(row_of(&state->rows, settings->lags - 1), 0.0, block * width);
   fill(state->measured.at, 0.0, state->measured.rows * block);
   for (int64_t place = 0; place < block; place++) state->good.at[place] = state->fresh.at[place] = 0;
+  for (int64_t place = 0; place < state->turned.size; place++) state->turned.at[place] = 0;
 }
 
 /* Which half of a run of 2^bits rows the one that stands for it is in: drawn, so that no beat of the

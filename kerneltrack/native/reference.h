@@ -83,7 +83,7 @@ enum { ZERO_TIME, OPENED_TIME, LAST_TIME, NEWEST_TIME, FIRST_TIME, STRETCH_TIME 
 `per_rows` rows, or in `per_time` ns where those are 0. `accept_after` is 0 where no episode becomes the
 new normal. `moves`: whether it does, with a memory of so many rows, or of `memory_time` ns where these are
 0; `season`: whether it knows the hours of the day. `gap`: time without rows after which lags, means and
-evidence begin anew, ns; 0: they never do. */
+evidence begin anew, ns; 0: they never do. `mode`: the channel that says which mode a row is of, -1: none does. */
 typedef struct {
   int64_t lags;
   double ridge;
@@ -101,6 +101,7 @@ typedef struct {
   int64_t season;
   int64_t accept_after;
   int64_t gap;
+  int64_t mode;
   int64_t learn;
 } reference_settings;
 
@@ -128,6 +129,13 @@ spared after a gap, the stream that the episode was opened by, whether episodes 
 rows that wait to be learned (-1: an episode began among them), the row after the last gap. */
 enum { LOW_ROW, LOW_TIME, ODD_ROWS };
 enum { MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP, LOW_NUMBERS };
+
+/* Of each mode: rows seen in it, the row that was its first, rows learned, waiting to be learned, scores that
+p goes by, whether it has a p, rows that its channels' runs are of. In the row behind the modes: the mode of
+the newest row (-1: it has no place, -2: there was none yet), and rows that had no place. */
+enum { MODE_ROWS, MODE_FIRST, MODE_LEARNED, MODE_WAITING, MODE_SORTED, MODE_MADE, MODE_RUNS, MODE_NUMBERS };
+enum { MODE_NOW, MODE_UNPLACED };
+enum { NO_MODE = -1, NO_MODE_YET = -2 };
 
 typedef struct {
   vec shift;
@@ -162,6 +170,10 @@ typedef struct {
   mat waiting;
   mat_of_ints lows;
   ints causes;
+  vec codes;
+  mat_of_ints modes;
+  vec units;
+  flags turned;
 } reference_state;
 
 /* The kernel subspace's stored rows, scaled, and γ of its kernel exp(-‖x - s‖²/γ). */
@@ -202,6 +214,12 @@ typedef struct {
 /* Place in the open block of the next row. */
 static inline int64_t next_place(const reference_state *state) {
   return (state->counts.at[SEEN] + state->counts.at[PAD]) % state->good.size;
+}
+
+/* Whether the rows before the one at a place of the open block do not lead up to it: it comes after a gap, or
+another mode begins with it. */
+static inline int begins_at(const reference_state *state, int64_t place) {
+  return state->fresh.at[place] || (state->turned.size > 0 && state->turned.at[place]);
 }
 
 /* The means over time after the row at a place of the open block. */
@@ -281,5 +299,8 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
 /* Learn a whole block's good rows, their scores and the excursions of evidence; false where memory is short.
 O(128E² + E³) */
 int end_streams(const reference_settings *settings, reference_state *state);
+
+/* `follow_means` of a reference that moves, by the mode of the row. */
+void follow_means_of_mode(const reference_settings *settings, reference_state *state, int64_t place);
 
 #endif

@@ -60,6 +60,91 @@ static int64_t *status_of(const reference_state *state) {
   return state->lows.at + streams_of(state) * state->lows.columns;
 }
 
+/* The modes that there is room for; 0 where no channel says which mode a row is of. */
+static int64_t modes_of(const reference_state *state) { return most_of(state->modes.rows - 1, 0); }
+
+/* MODE_NOW, MODE_UNPLACED. */
+static int64_t *mode_status(const reference_state *state) {
+  return state->modes.at + modes_of(state) * MODE_NUMBERS;
+}
+
+/* What is learned of a mode, or of all rows where there are no modes: the state with the mode's own sums in
+their places, and its numbers. `rows`: rows seen in it, and `since` its first one. */
+typedef struct {
+  reference_state state;
+  int64_t *learned, *waiting, *sorted, rows, since;
+  double *unit;
+} part;
+
+static part part_of(reference_state *state, int64_t mode) {
+  int64_t *counts = state->counts.at, many = modes_of(state), since = counts[SEEN] - counts[BEGAN];
+  part of = {.state = *state, .learned = &counts[LEARNED], .waiting = &status_of(state)[WAITING]};
+  of.sorted = &counts[SORTED];
+  of.unit = &state->reals.at[MEANS + LONG];
+  of.rows = of.since = since;
+  if (many == 0) return of;
+  int64_t *numbers = state->modes.at + mode * MODE_NUMBERS, width = state->rows.columns;
+  vec *mean = &of.state.mean;
+  ints *runs[] = {&of.state.runs, &of.state.longest, &of.state.repeated};
+  mat *tables[] = {&of.state.scatter, &of.state.whitener, &of.state.waiting, &of.state.tally};
+  *mean = (vec){mean->at + mode * (mean->size / many), mean->size / many};
+  for (int i = 0; i < 3; i++) *runs[i] = (ints){runs[i]->at + mode * width, width};
+  for (int i = 0; i < 4; i++) {
+    int64_t rows = tables[i]->rows / many;
+    *tables[i] = rows_from(tables[i], mode * rows, rows);
+  }
+  of.learned = &numbers[MODE_LEARNED];
+  of.waiting = &numbers[MODE_WAITING];
+  of.sorted = &numbers[MODE_SORTED];
+  of.unit = &state->units.at[mode];
+  of.rows = numbers[MODE_ROWS];
+  of.since = counts[SEEN] - numbers[MODE_FIRST];
+  return of;
+}
+
+/* The mode that the row at a place of the open block is of; `NO_MODE` if it has no place among them, 0 where
+there are no modes. */
+static int64_t mode_at(const reference_state *state, int64_t place) {
+  int64_t many = modes_of(state);
+  if (many == 0) return 0;
+  double mode = row_of(&state->measured, streams_of(state) + 1)[place];
+  return mode >= 0.0 && mode < (double)many ? (int64_t)mode : NO_MODE;
+}
+
+/* The place of the mode that a row is of, which may begin with it; `NO_MODE` if all places are taken. */
+static int64_t find_mode(const reference_settings *settings, reference_state *state, double code,
+                         int64_t row) {
+  int64_t many = modes_of(state), *status = mode_status(state);
+  for (int64_t mode = 0; mode < many; mode++) {
+    int64_t *numbers = state->modes.at + mode * MODE_NUMBERS;
+    if (numbers[MODE_ROWS] > 0 && state->codes.at[mode] != code) continue;
+    if (!settings->learn) return numbers[MODE_ROWS] > 0 ? mode : NO_MODE;
+    if (numbers[MODE_ROWS]++ == 0) {
+      state->codes.at[mode] = code;
+      numbers[MODE_FIRST] = row;
+    }
+    return mode;
+  }
+  state->codes.at[many] = code;
+  status[MODE_UNPLACED] += 1;
+  return NO_MODE;
+}
+
+/* The means over time of a row whose mode has no place: those before it. */
+static void keep_means(reference_state *state, int64_t place) {
+  copy(row_of(&state->memory, place + 1), row_of(&state->memory, place), state->memory.columns);
+}
+
+void follow_means_of_mode(const reference_settings *settings, reference_state *state, int64_t place) {
+  int64_t mode = mode_at(state, place);
+  if (mode == NO_MODE) {
+    keep_means(state, place);
+    return;
+  }
+  part of = part_of(state, mode);
+  follow_means(&of.state, settings->lags, place);
+}
+
 /* Where a stream's S was low. */
 static int64_t *low_of(const reference_state *state, int64_t stream) {
   return state->lows.at + stream * state->lows.columns;
@@ -468,10 +553,108 @@ static double most_evidence(const reference_state *state) {
   return most;
 }
 
-/* Whether evidence is weighed: from half a memory on, when the scores are no longer those of what is new. */
-static int rehearses(const reference_state *state, int64_t row) {
-  const int64_t *status = status_of(state);
-  return status[ARMED] || 2 * (row - state->counts.at[BEGAN]) >= status[REMEMBERED];
+/* Whether the evidence of a row is weighed: from half a memory on, when the scores are no longer those of what
+is new. A mode that comes later is known once a memory has passed since its first row. */
+static int rehearses(const reference_state *state, const part *of, int64_t row) {
+  const int64_t *status = status_of(state), *counts = state->counts.at;
+  if (modes_of(state) == 0) return status[ARMED] || 2 * (row - counts[BEGAN]) >= status[REMEMBERED];
+  int64_t since = row - counts[SEEN] + of->since;
+  return (status[ARMED] ? since : 2 * since) >= status[REMEMBERED];
+}
+
+/* Whether there is a whitener to score rows by, of so many rows at least. */
+static int is_scored(const reference_settings *settings, const reference_state *state, const part *of) {
+  if (modes_of(state) > 0) return *of->learned >= settings->fit_rows;
+  return state->counts.at[SEEN] - state->counts.at[BEGAN] >= settings->fit_rows;
+}
+
+/* Whether rows have a p. */
+static int has_p(const reference_state *state, int64_t mode) {
+  if (modes_of(state) > 0) return state->modes.at[mode * MODE_NUMBERS + MODE_MADE] > 0;
+  return state->counts.at[CALIBRATED] > 0;
+}
+
+/* The parts of a reference on the way of a call's rows, and the scratch of each; one where there are no
+modes. What is scored by is found as the first row of a mode comes. */
+typedef struct {
+  part of;
+  moving_work work;
+  int scored, found;
+} lane;
+
+static lane *lay_lanes(arena *from, reference_state *state) {
+  int64_t many = most_of(modes_of(state), 1);
+  lane *lanes = piece(from, many, sizeof(lane));
+  for (int64_t mode = 0; mode < many; mode++) {
+    part of = part_of(state, mode);
+    moving_work work = lay_work(from, &of.state);
+    if (lanes) lanes[mode] = (lane){.of = of, .work = work};
+  }
+  return lanes;
+}
+
+/* The lane of a row of a mode, ready to score it. */
+static lane *lane_of(const reference_settings *settings, reference_state *state, lane *lanes,
+                     int64_t mode) {
+  lane *one = &lanes[mode];
+  if (one->found) return one;
+  one->found = 1;
+  one->of = part_of(state, mode);
+  one->work.given = order_causes(&one->of.state, one->work.places);
+  one->scored = is_scored(settings, state, &one->of);
+  if (one->scored) find_factors(&one->of.state, &one->work);
+  if (*one->of.sorted > 0) find_chances(&one->of.state, &one->work.of);
+  return one;
+}
+
+/* Put a row into the open block, with what it says of gaps and modes; returns its mode. */
+static int64_t place_row(const reference_settings *settings, reference_state *state, const double *values,
+                         int64_t row, int64_t place, int64_t time) {
+  int64_t width = state->rows.columns, mode = 0;
+  double *to = row_of(&state->rows, settings->lags - 1 + place);
+  scale_deviations(&state->shift, &state->scale, values, to);
+  if (modes_of(state) > 0) {
+    /* Within a mode its channel is always the same. */
+    to[settings->mode] = 0.0;
+    mode = find_mode(settings, state, values[settings->mode], row);
+    state->turned.at[place] = (uint8_t)(mode != mode_status(state)[MODE_NOW]);
+    mode_status(state)[MODE_NOW] = mode;
+    row_of(&state->measured, streams_of(state) + 1)[place] = (double)mode;
+  }
+  if (row == 0)
+    for (int64_t l = 0; l < settings->lags - 1; l++) copy(row_of(&state->rows, place + l), to, width);
+  int64_t since = row - state->counts.at[BEGAN], newest = state->times.at[NEWEST_TIME];
+  int follows_none = isnan(state->previous.at[0]);
+  state->fresh.at[place] = (uint8_t)(follows_none || ends_gap(settings, state, since, newest, time));
+  return mode;
+}
+
+/* Another mode begins with a row: the rows before do not lead up to it, and as many as are looked at together
+are spared. */
+static void turn(const reference_settings *settings, reference_state *state) {
+  forget_runs(state);
+  status_of(state)[MUTED] = most_of(status_of(state)[MUTED], settings->lags);
+}
+
+/* The evidence of a row whose mode is known. Whether an episode was opened (1), closed (-1). */
+static int score_and_weigh(const reference_settings *settings, reference_state *state, lane *one,
+                           int64_t mode, int64_t row, int64_t place, int64_t time, int64_t local,
+                           int spared, reference_outputs *out, int64_t at) {
+  moving_work *work = &one->work;
+  score_row(settings, &one->of.state, work, place, time, local);
+  out->distance.at[at] = work->scores[0];
+  if (*one->of.sorted == 0) return 0;
+  for (int64_t stream = 0; stream < streams_of(state); stream++)
+    work->surprises[stream] = surprise_by(&work->of, stream, work->scores[stream]);
+  int made = has_p(state, mode);
+  if (made) {
+    out->score.at[at] = work->scores[0] / *one->of.unit;
+    out->p.at[at] = exp1(-work->surprises[0]);
+    /* The reference is made with the first row that has a p. */
+    if (modes_of(state) > 0) state->counts.at[CALIBRATED] = most_of(state->counts.at[CALIBRATED], 1);
+  }
+  int waits = spared || !rehearses(state, &one->of, row) || (modes_of(state) > 0 && !made);
+  return waits ? 0 : weigh_row(settings, &one->of.state, work, row, time);
 }
 
 int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
@@ -479,42 +662,37 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
                    int64_t done, reference_episodes *episodes, int64_t before) {
   int64_t *counts = state->counts.at, base = counts[SEEN], first = next_place(state), found = 0;
   arena scratch = {0};
-  lay_work(&scratch, state);
+  lay_lanes(&scratch, state);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
-  moving_work work = lay_work(&scratch, state);
-  work.given = order_causes(state, work.places);
-  int scored = base - counts[BEGAN] >= settings->fit_rows;
-  if (scored) find_factors(state, &work);
-  if (counts[SORTED] > 0) find_chances(state, &work.of);
+  lane *lanes = lay_lanes(&scratch, state);
   for (int64_t n = 0; n < rows->rows; n++) {
-    int64_t row = base + n, place = first + n, width = state->rows.columns;
-    double *to = row_of(&state->rows, settings->lags - 1 + place);
-    scale_deviations(&state->shift, &state->scale, row_of(rows, n), to);
-    if (row == 0)
-      for (int64_t l = 0; l < settings->lags - 1; l++) copy(row_of(&state->rows, place + l), to, width);
-    int64_t since = row - counts[BEGAN], newest = state->times.at[NEWEST_TIME];
-    int follows_none = isnan(state->previous.at[0]);
-    state->fresh.at[place] =
-        (uint8_t)(follows_none || ends_gap(settings, state, since, newest, times[n]));
-    if (state->fresh.at[place]) begin_anew(state);
-    follow_means(state, settings->lags, place);
+    int64_t row = base + n, place = first + n;
+    int64_t mode = place_row(settings, state, row_of(rows, n), row, place, times[n]);
+    const double *scaled = row_of(&state->rows, settings->lags - 1 + place);
+    state->good.at[place] = 0;
+    if (mode == NO_MODE) {
+      if (state->fresh.at[place]) begin_anew(state);
+      keep_means(state, place);
+      is_spared(settings, state, row, times[n]);
+      state->times.at[NEWEST_TIME] = times[n];
+      copy(state->previous.at, scaled, state->previous.size);
+      continue;
+    }
+    lane *one = lane_of(settings, state, lanes, mode);
+    reference_state *own = &one->of.state;
+    if (state->fresh.at[place]) begin_anew(own);
+    if (modes_of(state) > 0 && state->turned.at[place]) turn(settings, own);
+    follow_means(own, settings->lags, place);
     int spared = is_spared(settings, state, row, times[n]);
     state->times.at[NEWEST_TIME] = times[n];
-    stuck_surprise(state, to, !status_of(state)[ARMED]);
+    stuck_surprise(own, scaled, !status_of(state)[ARMED]);
     state->good.at[place] = !spared;
-    if (!scored) continue;
-    score_row(settings, state, &work, place, times[n], locals[n]);
-    out->distance.at[done + n] = work.scores[0];
-    if (counts[SORTED] == 0) continue;
-    for (int64_t stream = 0; stream < streams_of(state); stream++)
-      work.surprises[stream] = surprise_by(&work.of, stream, work.scores[stream]);
-    if (counts[CALIBRATED] > 0) {
-      out->score.at[done + n] = work.scores[0] / state->reals.at[MEANS + LONG];
-      out->p.at[done + n] = exp1(-work.surprises[0]);
-    }
-    int waits = spared || !rehearses(state, row);
-    int told = waits ? 0 : weigh_row(settings, state, &work, row, times[n]);
-    if (status_of(state)[ARMED]) out->evidence.at[done + n] = most_evidence(state);
+    int told = 0;
+    if (one->scored)
+      told = score_and_weigh(settings, state, one, mode, row, place, times[n], locals[n], spared, out,
+                             done + n);
+    if (status_of(state)[ARMED] && has_p(state, mode))
+      out->evidence.at[done + n] = most_evidence(state);
     if (counts[OPENED] >= 0) leave_out(state, base, first, place);
     if (told != 0) note_episode(state, row, times[n], told < 0, before + found++, episodes);
     if (told < 0) close_episode(state);
@@ -532,16 +710,23 @@ static double memory_of(const reference_settings *settings, const reference_stat
   return smaller(larger(floor((double)settings->memory_time / pace), LEAST_MEMORY), MOST_MEMORY);
 }
 
+/* The same of a mode: its share of the rows since its first one. */
+static double memory_of_part(const reference_state *state, const part *of, double memory) {
+  if (modes_of(state) == 0) return memory;
+  double share = (double)of->rows / (double)most_of(of->since, 1);
+  return larger(floor(memory * smaller(share, 1.0)), LEAST_MEMORY);
+}
+
 /* Scale sums down to what the memory holds. */
 static void fade(double *sums, int64_t count, double total, double memory) {
   if (total > memory) scale_all(sums, memory / total, count);
 }
 
-/* Add the scores of the open block's good rows, and what they were like at their hour. */
-static void add_scores(reference_state *state, int64_t lags) {
+/* Add the scores of the open block's good rows of a mode, and what they were like at their hour. */
+static void add_scores(reference_state *state, int64_t mode, int64_t lags) {
   int64_t many = streams_of(state), width = state->rows.columns;
   for (int64_t place = 0; place < state->good.size; place++) {
-    if (!state->good.at[place]) continue;
+    if (!state->good.at[place] || mode_at(state, place) != mode) continue;
     for (int64_t stream = 0; stream < many; stream++) {
       double score = row_of(&state->measured, stream)[place];
       row_of(&state->tally, stream)[bin_of(score, SCORE_LOWEST, state->tally.columns)] += 1.0;
@@ -616,16 +801,17 @@ static void find_limits(const reference_settings *settings, reference_state *sta
   }
 }
 
-/* Add the open block's good rows to what waits to be learned: Σ(e - m), Σ(e - m)(e - m)ᵀ. O(128E²) */
-static int wait_with_rows(const reference_settings *settings, reference_state *state) {
-  int64_t size = state->mean.size, *status = status_of(state);
+/* Add the open block's good rows of a mode to what waits to be learned: Σ(e - m), Σ(e - m)(e - m)ᵀ. O(128E²) */
+static int wait_with_rows(const reference_settings *settings, part *of, int64_t mode) {
+  reference_state *state = &of->state;
+  int64_t size = state->mean.size;
   arena scratch = {0};
   reals(&scratch, size);
   if (!take_block(&scratch)) return 0;
   double *e = reals(&scratch, size);
   for (int64_t place = 0; place < state->good.size; place++) {
-    if (!state->good.at[place]) continue;
-    status[WAITING] += 1;
+    if (!state->good.at[place] || mode_at(state, place) != mode) continue;
+    *of->waiting += 1;
     embed(state, settings->lags, place, e);
     add_scaled(state->waiting.at, 1.0, e, size);
     for (int64_t i = 0; i < size; i++) add_scaled(row_of(&state->waiting, 1 + i), e[i], e, i + 1);
@@ -635,14 +821,15 @@ static int wait_with_rows(const reference_settings *settings, reference_state *s
 }
 
 /* Nothing waits: it was learned, or an episode began among it. */
-static void forget_waiting(reference_state *state) {
-  fill(state->waiting.at, 0.0, state->waiting.rows * state->waiting.columns);
-  status_of(state)[WAITING] = 0;
+static void forget_waiting(part *of) {
+  fill(of->state.waiting.at, 0.0, of->state.waiting.rows * of->state.waiting.columns);
+  *of->waiting = 0;
 }
 
 /* Learn what waited, with a memory; m and the scatter about it, and W anew. O(E³) */
-static int learn_waiting(const reference_settings *settings, reference_state *state, double memory) {
-  int64_t size = state->mean.size, *learned = &state->counts.at[LEARNED];
+static int learn_waiting(const reference_settings *settings, part *of, double memory) {
+  reference_state *state = &of->state;
+  int64_t size = state->mean.size, *learned = of->learned;
   arena scratch = {0};
   table(&scratch, size, size);
   table(&scratch, size, size);
@@ -655,7 +842,7 @@ static int learn_waiting(const reference_settings *settings, reference_state *st
     scale_all(state->scatter.at, memory / (double)*learned, size * size);
     *learned = (int64_t)memory;
   }
-  *learned += status_of(state)[WAITING];
+  *learned += *of->waiting;
   double all = (double)most_of(*learned, 1), trace = 0.0;
   const double *sum = state->waiting.at;
   for (int64_t i = 0; i < size; i++) {
@@ -674,19 +861,72 @@ static int learn_waiting(const reference_settings *settings, reference_state *st
   double lift = larger(settings->ridge * trace / (double)size, 1e-12);
   inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
   give_back(&scratch);
-  forget_waiting(state);
+  forget_waiting(of);
   return 1;
 }
 
 /* The mean of the distances, and whether there are scores to go by. */
-static void find_unit(reference_state *state) {
-  int64_t bins = state->tally.columns;
-  const double *tally = row_of(&state->tally, 0);
+static void find_unit(part *of) {
+  int64_t bins = of->state.tally.columns;
+  const double *tally = row_of(&of->state.tally, 0);
   double total = sum_of(tally, bins), sum = 0.0;
   for (int64_t bin = 0; bin < bins; bin++)
     sum = fma(tally[bin], edge_of(bin + 1, SCORE_LOWEST) + edge_of(bin, SCORE_LOWEST), sum);
-  state->reals.at[MEANS + LONG] = larger(0.5 * sum / larger(total, 1.0), 1e-9);
-  state->counts.at[SORTED] = (int64_t)smaller(larger(total, 0.0), (double)state->calibration.columns);
+  *of->unit = larger(0.5 * sum / larger(total, 1.0), 1e-9);
+  *of->sorted = (int64_t)smaller(larger(total, 0.0), (double)of->state.calibration.columns);
+}
+
+/* Whether a mode has scores enough for rows to have a p; that of all rows where there are no modes. */
+static void make(const reference_settings *settings, reference_state *state, int64_t mode,
+                 const part *of) {
+  if (of->rows < settings->rows || *of->sorted == 0) return;
+  int64_t enough = least_of(settings->rows - settings->fit_rows, state->calibration.columns);
+  if (modes_of(state) == 0) {
+    if (state->counts.at[CALIBRATED] == 0) state->counts.at[CALIBRATED] = *of->sorted;
+  } else if (*of->sorted >= enough) {
+    state->modes.at[mode * MODE_NUMBERS + MODE_MADE] = 1;
+  }
+}
+
+/* Learn the open block's good rows of a mode, and their scores; false where memory is short. */
+static int end_part(const reference_settings *settings, reference_state *state, int64_t mode,
+                    double memory) {
+  part of = part_of(state, mode);
+  if (modes_of(state) > 0 && of.rows == 0) return 1;
+  double own = memory_of_part(state, &of, memory);
+  int64_t since = modes_of(state) > 0 ? *of.learned : of.since;
+  if (modes_of(state) > 0 ? since >= settings->fit_rows : since > settings->fit_rows) {
+    add_scores(&of.state, mode, settings->lags);
+    double kept = sum_of(row_of(&of.state.tally, 0), of.state.tally.columns);
+    fade(of.state.tally.at, streams_of(state) * of.state.tally.columns, kept, own);
+    if (modes_of(state) == 0)
+      fade(of.state.hours.at, of.state.hours.rows * of.state.hours.columns, kept, own);
+    find_unit(&of);
+  }
+  if (!wait_with_rows(settings, &of, mode)) return 0;
+  /* So that a fault is noticed before it is learned: a day, of fourteen that are remembered. */
+  double wait = smaller(own / WAIT_PART, (double)of.rows / WAIT_AT_FIRST);
+  if (*of.waiting > 0 && (double)*of.waiting >= wait && !learn_waiting(settings, &of, own)) return 0;
+  make(settings, state, mode, &of);
+  return 1;
+}
+
+/* Hours are those of all modes: a mode at another time of day than ever is odd. */
+static void fade_hours(reference_state *state, double memory) {
+  double kept = 0.0;
+  for (int64_t hour = 0; hour < state->hours.rows; hour++) kept += row_of(&state->hours, hour)[0];
+  fade(state->hours.at, state->hours.rows * state->hours.columns, kept, memory);
+}
+
+/* An episode began among what waits: it is not learned. */
+static void leave_out_waiting(reference_state *state) {
+  int64_t *status = status_of(state);
+  if (status[WAITING] >= 0) return;
+  for (int64_t mode = 0; mode < most_of(modes_of(state), 1); mode++) {
+    part of = part_of(state, mode);
+    forget_waiting(&of);
+  }
+  status[WAITING] = 0;
 }
 
 int end_streams(const reference_settings *settings, reference_state *state) {
@@ -694,24 +934,16 @@ int end_streams(const reference_settings *settings, reference_state *state) {
   int64_t since = counts[SEEN] - counts[BEGAN];
   if (!settings->learn) return 1;
   double memory = memory_of(settings, state);
+  leave_out_waiting(state);
+  for (int64_t mode = 0; mode < most_of(modes_of(state), 1); mode++)
+    if (!end_part(settings, state, mode, memory)) return 0;
   if (since > settings->fit_rows) {
-    add_scores(state, settings->lags);
-    double kept = sum_of(row_of(&state->tally, 0), state->tally.columns);
-    fade(state->tally.at, many * state->tally.columns, kept, memory);
-    fade(state->hours.at, state->hours.rows * state->hours.columns, kept, memory);
+    if (modes_of(state) > 0) fade_hours(state, memory);
     add_heights(state);
     double watched = state->watched.at[0];
     fade(state->heights.at, many * state->heights.columns, watched, memory);
     fade(state->watched.at, 1, watched, memory);
-    find_unit(state);
   }
-  if (status[WAITING] < 0) forget_waiting(state);
-  if (!wait_with_rows(settings, state)) return 0;
-  /* So that a fault is noticed before it is learned: a day, of fourteen that are remembered. */
-  double wait = smaller(memory / WAIT_PART, (double)since / WAIT_AT_FIRST);
-  if ((double)status[WAITING] >= wait && !learn_waiting(settings, state, memory)) return 0;
-  if (counts[CALIBRATED] == 0 && since >= settings->rows && counts[SORTED] > 0)
-    counts[CALIBRATED] = counts[SORTED];
   /* The pace that a rate in time goes by is that of the rows of a memory, which STRETCHED counts. */
   if (!status[ARMED]) state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
   if (counts[OPENED] < 0) find_limits(settings, state);

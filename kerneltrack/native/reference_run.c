@@ -193,7 +193,7 @@ KT_API int64_t kt_reference_recall_each(const reference_settings *settings, cons
     reference_state *state = &states[m];
     int64_t stop = next_place(state), since = state->counts.at[SEEN] - state->counts.at[BEGAN];
     for (int64_t place = most_of(stop - since, 0); place < stop; place++)
-      follow_means(state, settings->lags, place);
+      follow_means_of_mode(settings, state, place);
   }
   return KT_DONE;
 }

@@ -13,7 +13,8 @@ from kerneltrack.errors import DataError
 from kerneltrack.paths import is_local
 from pipelines.cli import handed_on
 from pipelines.cli.setting_flags import FlagsOf
-from transforms.read.column_options import ColumnOptions
+from pipelines.cli.spec_options import mode_from_flags
+from transforms.read.column_options import ColumnOptions, with_mode
 from transforms.read.format_options import FormatOptions
 
 _ROLES = ("model_id", "time", "sequence", "label", "metric", "value")
@@ -55,6 +56,7 @@ def look_at_input(
 
     before = getattr(args, "warm_start", None) or getattr(args, "snapshots", None)
     columns = handed_on.columns_of(COLUMNS.read(args), before)
+    columns = with_mode(columns, mode_from_flags(args))
     found = look_at_files(args.input, columns, formats_from_flags(args))
     if meanwhile is not None:
         meanwhile(found)

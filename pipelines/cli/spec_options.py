@@ -150,10 +150,10 @@ REFERENCE = Role(
     "reference-",
     {"reference": ReferenceSpec},
     ("learning",),
-    ("causes",),
+    ("causes", "mode"),
     metavars={
         **dict.fromkeys(("memory", "per"), "ROWS|DURATION"),
-        **{"until": "TIME", "zone": "ZONE", "causes": "CHANNEL"},
+        **{"until": "TIME", "zone": "ZONE", "causes": "CHANNEL", "mode": "COLUMN"},
     },
 )
 PERIODS = Role("periods", "periods-", {"periods": PeriodsSpec}, ("length",))
@@ -347,6 +347,14 @@ def reference_place(args: argparse.Namespace) -> str | None:
         allowed = f"one of {', '.join((*LEARNINGS, NONE))}, or snapshots that are there"
         raise ConfigError("--reference", place, allowed)
     return place
+
+
+def mode_from_flags(args: argparse.Namespace) -> str | None:
+    """Return the column that says modes, None where none does."""
+    given = getattr(args, REFERENCE.place("mode"), None)
+    if given is None and getattr(args, "spec", None) is not None:
+        given = _section(args, REFERENCE).get("mode")
+    return given if isinstance(given, str) else None
 
 
 def reference_from_flags(

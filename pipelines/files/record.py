@@ -170,8 +170,8 @@ def rows_apart(
         others = [f"{many:,} {NOT_BY_THEMSELVES[name]}" for name, many in apart.items()]
         told = [f"{counts['rows_out']:,} in {part}", f"{counts['rows_failed']:,} in failures"]
         raise JobError(f"rows are missing: {counts['rows_in']:,} in, {', '.join(told + others)}")
-    replaced = counters.get("values_replaced")
-    return apart | ({"values_replaced": replaced} if replaced else {})
+    doubtful = {name: counters[name] for name in DOUBTFUL if counters.get(name)}
+    return apart | doubtful
 
 
 NOT_BY_THEMSELVES = {
@@ -181,15 +181,19 @@ NOT_BY_THEMSELVES = {
 }
 """Rows that are neither in the features nor in the failures, by the name of their counter."""
 
+DOUBTFUL = {
+    "values_replaced": "values came again for the same device, time and channel: the last one is "
+    "taken (is --model-id right?)",
+    "rows_without_mode": "rows are of modes beyond those that a device's reference has room for: "
+    "they have no p (--reference-max-modes)",
+}
+"""What a user may not have meant, by the name of its counter."""
+
 
 def apart_text(counts: Mapping[str, Any]) -> str:
     """Return a line for each kind of rows that are not by themselves in any output."""
     lines = [f"\n{counts[n]:,} {what}" for n, what in NOT_BY_THEMSELVES.items() if counts.get(n)]
-    if counts.get("values_replaced"):
-        lines.append(
-            f"\nwarning:  {counts['values_replaced']:,} values came again for the same device, "
-            "time and channel: the last one is taken (is --model-id right?)"
-        )
+    lines += [f"\nwarning:  {counts[n]:,} {what}" for n, what in DOUBTFUL.items() if counts.get(n)]
     return "".join(lines)
 
 

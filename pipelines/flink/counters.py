@@ -27,6 +27,7 @@ OTHERS = {
     "rows_merged": "merged into another row of their time",
     "rows_unnamed": "of metrics that are no features",
     "values_replaced": "values that came again for their time",
+    "rows_without_mode": "of modes without a place, which have no p",
     "rows_unconfirmed": "wait for others to confirm their time",
     "rows_ambiguous": "with a local time that comes twice",
     "rows_nonexistent": "with one that does not exist",

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
 from pipelines.cli import handed_on, input_options
+from pipelines.cli.spec_options import mode_from_flags
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
-from transforms.read.column_options import ColumnOptions, units_of, words_of
+from transforms.read.column_options import ColumnOptions, units_of, with_mode, words_of
 from transforms.read.columns import Columns
 from transforms.read.format_options import NULL_VALUES
 from transforms.read.long_table import LongTable
@@ -34,6 +35,7 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
         ConfigError: for a bad flag, a field with two meanings, or no features.
     """
     given = handed_on.columns_of(input_options.COLUMNS.read(args), args.warm_start)
+    given = with_mode(given, mode_from_flags(args))
     numbers = Numbers(missing=(*NULL_VALUES, *(args.null_values or ())))
     if args.missing == "drop":
         raise ConfigError("--missing", "drop", "fail or hold: a stream cannot be looked at whole")

@@ -79,6 +79,42 @@ def test_a_reference_that_moves_finds_them_too(
     assert features["p"].null_count == 3 * 512
 
 
+def test_each_mode_has_a_normal_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(5)
+    mode = np.repeat(np.arange(102) % 3, 60)[:6000]
+    rows = np.array([0.0, 20.0, 60.0])[mode][:, None] + rng.normal(size=(2, 6000, 2))
+    rows[1, 5000:, 1] += 12 * (mode[5000:] == 0)
+    path, output = tmp_path / "rows.parquet", tmp_path / "out"
+    columns = {f"ch{channel}": rows[..., channel].ravel() for channel in range(2)}
+    columns["state"] = np.tile(np.array(["off", "heat", "clean"])[mode], 2)
+    names = np.repeat([f"pump-{number}" for number in range(2)], 6000)
+    times = pa.array(np.tile(np.arange(6000), 2) * 60, pa.timestamp("s"))
+    pq.write_table(pa.table({"pump": names, "time": times, **columns}), path)
+    memory = ("--reference-memory", "3000 rows", "--reference-season", "none")
+    rest = ("--features", "ch*", "--mode", "state", "--reference-max-modes", "3")
+    assert track(path, output, "--reference", "auto", *memory, *rest) == 0
+    assert "names:    state" in capsys.readouterr().out
+    lines = pq.read_table(output / "episodes").to_pylist()
+    assert {line["model_id"] for line in lines} == {"pump-1"}
+    assert 5000 <= lines[0]["index"] < 5200
+    assert int(np.argmax(lines[-1]["shares"])) == 1
+    record = json.loads((output / "run.json").read_text("utf-8"))
+    assert (record["reference"]["mode"], record["reference"]["max_modes"]) == (2, 3)
+    assert record["columns"]["words"] == {"state": ["*"]}
+    again = ("--warm-start", str(output / "snapshots"), "--reference", "auto")
+    few = ("--features", "ch*", "--mode", "state", "--reference-max-modes", "2", *memory)
+    assert track(path, tmp_path / "few", "--reference", "auto", *few) == 0
+    assert "rows are of modes beyond those" in capsys.readouterr().out
+    later = pq.read_table(path)
+    moved = pa.compute.add(later["time"], pa.scalar(400_000, pa.duration("s")))
+    pq.write_table(later.set_column(1, "time", moved), path)
+    assert track(path, tmp_path / "later", *again, *memory, *rest) == 0
+    features = pq.read_table(tmp_path / "later" / "features")
+    assert features["p"].null_count == 0
+
+
 def test_episodes_are_opened_and_last_to_the_end(tracked: Path) -> None:
     lines = pq.read_table(tracked / "episodes").to_pylist()
     assert {line["model_id"] for line in lines} == set(BROKEN)

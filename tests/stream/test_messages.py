@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kerneltrack.number_texts import name_code
 from tests.e2e.hostile import good_rows, hostile_messages
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.encode import MOST_BYTES, EncodeFn, messages_of, to_json
@@ -30,6 +31,7 @@ from transforms.kafka.messages import (
 from transforms.read.column_options import ColumnOptions
 from transforms.read.columns import Columns
 from transforms.read.matrix import Feature
+from transforms.read.numbers import Numbers
 
 NAMES = ("a", "b")
 
@@ -417,3 +419,26 @@ def test_rows_too_many_for_a_message_become_several(form: str) -> None:
         rows.setdefault(key or b"", []).extend(row["index"] for row in read)
     assert rows == {b"a": [0, 1, 2], b"b": list(range(30_000)), b"c": [5, 6]}
     assert len(found) > 3
+
+
+def test_names_are_texts_or_numbers() -> None:
+    """A mode comes as either; the same name is the same number, whatever the message's form."""
+    features = (Feature("a"), Feature("b", numbers=Numbers(words=("*",))))
+    values: list[Any] = ["run", "idle", 2, "2", [1]]
+    sent = [
+        message(json.dumps({"time": place, "a": 0.5, "b": value}).encode(), place)
+        for place, value in enumerate(values)
+    ]
+    found, letters = gather(sent, features=features, label=None, label_type=None)
+    expected = [name_code("run"), name_code("idle"), 2.0, 2.0]
+    assert [row["x"][1] for row in found] == expected
+    assert len(letters) == 1
+    batches: list[list[Any]] = [["run", "idle", "2"], [2.0, 7.0]]
+    sent = []
+    for at, names in enumerate(batches):
+        rest = {"time": [1] * len(names), "a": [0.5] * len(names)}
+        batch = pa.RecordBatch.from_pydict({**rest, "b": names})
+        sent.append(message(encode_batch(batch), at))
+    found, letters = gather(sent, "arrow", features=features, label=None, label_type=None)
+    assert letters == []
+    assert [row["x"][1] for row in found] == [*expected[:3], 2.0, 7.0]

@@ -37,6 +37,7 @@ def test_a_number_is_what_a_job_reads(text: str, marks: tuple[str, str], unit: s
 
 @given(st.lists(PIECES, max_size=3).map("".join))
 @example(" on ")
+@example("\u00a0on")
 def test_a_word_is_what_a_job_reads(text: str) -> None:
     (value,), (wrong,) = values_of(pa.array([text]), Numbers(missing=(), words=("off", "on")))
     read = NumberTexts({"x": ("off", "on")}).read("x", text)

@@ -461,7 +461,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         ("lows", (-1, AFTER_GAP), 1501),
         ("lows", (-1, AFTER_GAP), -1),
         ("lows", (1, 2), -1),
-        ("lows", (-1, 0), 151),
+        ("lows", (-1, 0), 193),
         ("lows", (-1, 1), 6),
         ("lows", (-1, 2), 2),
         ("lows", (-1, 3), 10**7 + 1),

@@ -215,7 +215,9 @@ class Gathering:
         for feature in self._columns.features:
             array = _only_column(batch, feature.name)
             width = array.type.list_size if pa.types.is_fixed_size_list(array.type) else None
-            fits = is_feature(array.type) if feature.numbers is None else is_text(array.type)
+            numbers = feature.numbers
+            fits = is_feature(array.type) if numbers is None else is_text(array.type)
+            fits |= numbers is not None and numbers.are_names and is_feature(array.type)
             if not fits or width != feature.width:
                 raise BadMessageError(f"{feature.name} is {array.type}: not {_numbers(feature)}")
             arrays.append(array)
@@ -305,6 +307,9 @@ class Gathering:
             values = [record.get(feature.name) for record in records]
             if self._columns.null_texts:
                 values = [None if _is_one(value, self._nulls) else value for value in values]
+            if feature.numbers is not None and feature.numbers.are_names:
+                columns[feature.name] = _value_texts(feature.name, values, bad)
+                continue
             columns[feature.name] = _column(feature.name, values, kind, bad, _numbers(feature))
         return columns, bad
 
@@ -425,6 +430,8 @@ def _is_one(value: Any, texts: frozenset[str]) -> bool:
 
 def _numbers(feature: Feature) -> str:
     numbers = feature.numbers
+    if numbers is not None and numbers.are_names:
+        return "a text or a number"
     if numbers is not None:
         words = " or ".join(map(repr, numbers.words))
         return f"a text: {words or f'a number in {numbers.unit}'}"

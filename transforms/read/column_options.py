@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import re
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.number_texts import NAMES
 from kerneltrack.settings import OneOf, Settings
 from kerneltrack.time_units import UNITS
 
@@ -186,8 +188,8 @@ class ColumnOptions(Settings):
         return self.time_unit or "s"
 
 
-def words_of(settings: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the two words of each column.
+def words_of(settings: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the two words of each column; `NAMES` for COLUMN=*, one whose texts are names.
 
     Raises:
         ConfigError: for a setting that is not COLUMN=ZERO,ONE.
@@ -196,14 +198,32 @@ def words_of(settings: Iterable[str]) -> dict[str, tuple[str, str]]:
         >>> words_of(["valve=off,on"])
         {'valve': ('off', 'on')}
     """
-    found = {}
+    found: dict[str, tuple[str, ...]] = {}
     for text in settings:
+        if len(text) > 2 and text.endswith("=*"):
+            found[text[:-2]] = NAMES
+            continue
         parts = _WORDS.fullmatch(text)
         if parts is None or parts[2].strip() == parts[3].strip():
             allowed = "COLUMN=ZERO,ONE: two words without comma, colon and equals sign"
             raise ConfigError("words", text, allowed)
         found[parts[1]] = (parts[2].strip(), parts[3].strip())
     return found
+
+
+def with_mode(options: ColumnOptions, mode: str | None) -> ColumnOptions:
+    """Return options with the column that says modes among the channels, its texts as names."""
+    if mode is None:
+        return options
+    given: dict[str, Any] = {}
+    if mode not in words_of(options.words):
+        given["words"] = (*options.words, f"{mode}=*")
+    features = options.features
+    if features and not any(fnmatch.fnmatchcase(mode, each) for each in features):
+        given["features"] = (*features, mode)
+    if isinstance(options.counters, tuple):
+        given["counters"] = tuple(each for each in options.counters if each != mode)
+    return dataclasses.replace(options, **given)
 
 
 def units_of(settings: Iterable[str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError, fit
+from kerneltrack.number_texts import NAMES
 from kerneltrack.time_units import UNITS
 from transforms.read.column_options import ONLY_MODEL, ColumnOptions
 from transforms.read.formats.base import FileInfo
@@ -166,7 +167,11 @@ class Columns:
     def _text_lines(self) -> list[str]:
         """Return how texts are read as numbers, with the flags that say so."""
         lines = []
-        for name, (zero, one) in self.words.items():
+        for name, words in self.words.items():
+            if words == NAMES:
+                lines.append(f"names:    {fit(name, _NAME)}: each value is a name, not a number")
+                continue
+            zero, one = words
             flag = shlex.quote(f"{name}={zero},{one}")
             lines.append(f"words:    {fit(name, _NAME)}: {zero} is 0, {one} is 1 (--words {flag})")
         for name, unit in self.units.items():
@@ -219,7 +224,7 @@ def resolve(
         kinds = [_kind(info, feature.name) for info in infos]
         requests[feature.name] = _request(infos, feature, kinds)
         if feature.numbers is not None:
-            exact &= bool(feature.numbers.words)
+            exact &= bool(feature.numbers.words) and not feature.numbers.are_names
             continue
         exact &= all(
             is_exact(requests[feature.name] if info.is_text(feature.name) else kind)

@@ -48,7 +48,7 @@ def without_counters(infos: Sequence[FileInfo], columns: Columns) -> Columns:
         return columns
     found = set(options.counters)
     if options.counters == AUTO:
-        found = set(_counters_in(list(_first_rows(infos, columns)), columns))
+        found = set(_counters_in(list(_first_rows(infos, columns)), columns)) - set(columns.words)
     features = tuple(each for each in columns.features if each.name not in found)
     if not features:
         return columns

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kerneltrack.number_texts import number_pattern
+from kerneltrack.number_texts import NAMES, name_code, number_pattern
 from transforms.read.format_options import NULL_VALUES
 from transforms.read.kinds import as_bytes, codes_of, encode, flat, is_bytes, is_text
 
@@ -35,7 +35,8 @@ class Numbers(NamedTuple):
         missing: Texts of a missing value.
         thousands: The mark between thousands, "" for none; a space stands for no-break ones, too.
         unit: What stands after each number, "" for nothing.
-        words: The text that is 0 and the one that is 1, none for numbers.
+        words: The text that is 0 and the one that is 1, none for numbers; `NAMES` where texts are
+            names.
     """
 
     decimal: str = "."
@@ -45,9 +46,14 @@ class Numbers(NamedTuple):
     words: tuple[str, ...] = ()
 
     @property
+    def are_names(self) -> bool:
+        """Whether each text is a name, which stands for a number of its own."""
+        return self.words == NAMES
+
+    @property
     def meaning(self) -> str:
         """What a text is that cannot be read."""
-        if self.words:
+        if self.words and not self.are_names:
             return " nor ".join(["neither " + repr(self.words[0]), repr(self.words[1])])
         return f"not a number in {self.unit}" if self.unit else "not a number"
 
@@ -101,6 +107,8 @@ def _read_texts(texts: pa.Array, numbers: Numbers) -> tuple[FloatArray, BoolArra
     none = pa.array([text.encode() for text in numbers.missing], texts.type)
     missing = pc.or_(pc.is_null(texts), pc.is_in(texts, value_set=none))
     plain = pc.if_else(missing, pa.scalar(None, texts.type), texts)
+    if numbers.are_names:
+        return _read_names(plain)
     if numbers.words:
         return _read_words(plain, numbers.words)
     if numbers.unit or numbers.thousands:
@@ -158,13 +166,23 @@ def _word(text: bytes) -> float | None:
 
 def _read_words(texts: pa.Array, words: Sequence[str]) -> tuple[FloatArray, BoolArray]:
     """Read the first word as 0 and the second as 1."""
-    numbers = {word.encode(): float(at) for at, word in enumerate(words)}
+    numbers = {word.strip(): float(at) for at, word in enumerate(words)}
     encoded = encode(texts)
-    read = [numbers.get(text.strip()) for text in encoded.dictionary.to_pylist()]
+    texts_of = [text.decode(errors="surrogateescape") for text in encoded.dictionary.to_pylist()]
+    read = [numbers.get(text.strip()) for text in texts_of]
     codes = codes_of(encoded)
     values = np.array([*(math.nan if each is None else each for each in read), math.nan])
     wrong = np.array([*(each is None for each in read), False], dtype=np.bool_)
     return values[codes], wrong[codes]
+
+
+def _read_names(texts: pa.Array) -> tuple[FloatArray, BoolArray]:
+    """Read each text as the number of its name; one without a letter is missing."""
+    encoded = encode(texts)
+    names = [text.decode(errors="surrogateescape") for text in encoded.dictionary.to_pylist()]
+    read = [name_code(name) if name.strip() else math.nan for name in names]
+    values = np.array([*read, math.nan])[codes_of(encoded)]
+    return values, np.zeros(len(values), dtype=np.bool_)
 
 
 def _without_unit(texts: pa.Array, unit: bytes) -> pa.Array:

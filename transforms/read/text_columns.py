@@ -35,7 +35,7 @@ class Texts:
 
     infos: Sequence[FileInfo]
     numbers: Numbers
-    words: Mapping[str, tuple[str, str]]
+    words: Mapping[str, tuple[str, ...]]
     units: Mapping[str, str]
 
     @staticmethod
@@ -121,7 +121,7 @@ class Texts:
         words = two_words(texts) if named else None
         return None if words is None else self._of_words(words)
 
-    def _of_words(self, words: tuple[str, str]) -> Numbers:
+    def _of_words(self, words: tuple[str, ...]) -> Numbers:
         return Numbers(missing=self.numbers.missing, words=words)
 
     def _found_unit(self, name: str) -> str | None:

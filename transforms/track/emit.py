@@ -70,6 +70,8 @@ def emit(refusals: Refusals, ran: Ran, lags: bool) -> Iterator[Output]:
 def emit_beside(ran: Ran) -> Iterator[pvalue.TaggedOutput[str, Any]]:
     """Return what came of rows beside features and failures, counted."""
     models, found = ran.models, ran.found
+    if found.without_mode:
+        count("rows_without_mode", found.without_mode)
     yield from _windows(models, found)
     for place, alerts in found.alerts.items():
         yield tell_alerts(models.keys[place], alerts)

@@ -113,6 +113,15 @@ scores: d is that of the other channels given the causes, now, before and over t
 come first in W, so that those of y behind them are what they leave of the rest); the others' own
 scores know them anyway. Neither their hours count nor that they are stuck.
 
+Where a channel says which `mode` the device is in, m, C, W, what waits, the counts of scores and
+the channels' runs are those of a mode, as many as `max_modes`, the first ones that come; of other
+modes rows have no p. The memory of a mode is its share of the rows since its first one, 1,024 at
+least. As another mode begins the lags before are the row itself, f and s what they are on the
+mode's mean, and L rows are spared. A mode has a p once 256 of its rows were learned and as many
+scored (of 512 `rows`), and evidence once a memory has passed since its first row. Evidence, its
+heights and h, and the hours, are the device's: a mode at an hour at which there was none is odd.
+The channel itself is 0 in every row, which makes it a cause that says nothing.
+
 The scores are counted in bins of an eighth of an octave. p goes by the counts, beyond the highest
 tenth by a generalised Pareto tail of their first two moments (Hosking and Wallis 1987), a shape
 from .05 to .5, 1.3 times as wide. Each stream has a Page's sum, S ← max(0, S - ln p - 2k), of the

@@ -20,6 +20,7 @@ from .state import KEPT as KEPT
 from .state import KERNEL as KERNEL
 from .state import LAST_SURPRISE as LAST_SURPRISE
 from .state import LEARNED as LEARNED
+from .state import MODE_LEARNED as MODE_LEARNED
 from .state import OPENED as OPENED
 from .state import PAD as PAD
 from .state import RECENT_ROW as RECENT_ROW

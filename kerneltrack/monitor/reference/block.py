@@ -34,7 +34,9 @@ from kerneltrack.monitor.reference.spec import BLOCK, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
     BEGAN,
     CALIBRATED,
+    FLAGS,
     KERNEL,
+    MODE_UNPLACED,
     OPENED,
     PAD,
     SEEN,
@@ -60,10 +62,10 @@ Blocks = npt.NDArray[np.uint8]
 
 KEPT_TABLES = (
     *("shift", "scale", "mean", "scatter", "whitener", "unseen", "scores", "calibration"),
-    *("tally", "hours", "waiting", "causes"),
+    *("tally", "hours", "waiting", "causes", "units"),
 )
 """Those of the tables that only the end of a block changes; the kernel subspace is another."""
-OF_ROWS = ("memory", "rows", "measured", "good", "fresh")
+OF_ROWS = ("memory", "rows", "measured", *FLAGS)
 """Those that the open block's rows fill, one after the other."""
 SCORES = Lanes.of(Scores.none(1).columns)
 """Room for what the loop says of rows."""
@@ -144,7 +146,7 @@ def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
 def fold(spec: ReferenceSpec, width: int, moving: Blocks) -> list[bytes]:
     """Return the moving parts of references, (m, bytes), each without what need not be kept."""
     places, head = parts_of(spec, width).moving, _head_of(spec, width)
-    rows, measured, *flags = (places.column(moving, name) for name in OF_ROWS[1:])
+    rows, measured, *flags = (places.column(moving, name) for name in _of_rows(places))
     ends = next_places(places.column(moving, "counts")).tolist()
     before = spec.lags_for(width) - 1
     return [
@@ -170,7 +172,7 @@ def unfold(spec: ReferenceSpec, width: int, folded: Sequence[bytes]) -> tuple[Bl
     fine = np.array([len(data) >= head for data in folded], np.bool_)
     for model in np.flatnonzero(fine).tolist():
         moving[model, :head] = np.frombuffer(folded[model], np.uint8, head)
-    rows, measured, *flags = (places.column(moving, name) for name in OF_ROWS[1:])
+    rows, measured, *flags = (places.column(moving, name) for name in _of_rows(places))
     ends = next_places(places.column(moving, "counts")).tolist()
     before = spec.lags_for(width) - 1
     for model in np.flatnonzero(fine).tolist():
@@ -185,6 +187,11 @@ def unfold(spec: ReferenceSpec, width: int, folded: Sequence[bytes]) -> tuple[Bl
         for part, flag in enumerate(flags):
             flag[model, :end] = np.frombuffer(data, np.bool_, end, at + 8 * reals[1] + part * end)
     return moving, fine
+
+
+def _of_rows(places: Places) -> list[str]:
+    """Return the arrays that the open block's rows fill but for `memory`, without empty ones."""
+    return [name for name in OF_ROWS[1:] if math.prod(places.likes[name].shape)]
 
 
 def _head_of(spec: ReferenceSpec, width: int) -> int:
@@ -460,6 +467,14 @@ def put_state(
     """Write a reference where one of m is."""
     for part, body in zip(blocks, _joined(spec, state), strict=True):
         part[place] = np.frombuffer(body, np.uint8)
+
+
+def unplaced_rows(spec: ReferenceSpec, width: int, blocks: Parts) -> int:
+    """Return how many rows of all references were of modes that have no place."""
+    if not spec.modes:
+        return 0
+    modes = parts_of(spec, width).moving.column(blocks.moving, "modes")
+    return int(modes[:, -1, MODE_UNPLACED].sum())
 
 
 def ready_of(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:

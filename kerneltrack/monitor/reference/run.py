@@ -68,6 +68,7 @@ class Settings(NamedTuple):
     season: bool
     accept_after: int
     gap: int
+    mode: int
     learn: bool
 
 
@@ -205,6 +206,7 @@ def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> Settings:
         season=spec.season == DAY,
         accept_after=spec.accept_after or 0,
         gap=spec.gap_time,
+        mode=spec.mode if isinstance(spec.mode, int) else -1,
         learn=learn,
     )
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC, is_zone
 from kerneltrack.monitor.spans import Span, parse_moment, parse_span
-from kerneltrack.settings import OneOf, Range
+from kerneltrack.settings import OneOf, Range, is_place
 from kerneltrack.specs import Spec
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 
@@ -119,6 +119,17 @@ class ReferenceSpec(Spec):
         """Channels that explain others and are never blamed, such as the weather, by name or by
         position from 0. Only for a moving reference ("auto").""",
     ] = ()
+    mode: Annotated[
+        str | int | None,
+        """Column that says which mode a device is in (off, heating, cleaning), as text or a whole
+        number: each mode has a reference of its own, and is never blamed. Only for a moving
+        reference ("auto").""",
+    ] = None
+    max_modes: Annotated[
+        int,
+        Range(2, 64),
+        "Number of modes a device can have, the first that it shows; rows of others have no p.",
+    ] = 4
     gap: Annotated[
         str | None,
         """Event time without rows, such as 12 hours, after which lags, moving means and evidence
@@ -155,12 +166,21 @@ class ReferenceSpec(Spec):
         if self.until is not None:
             parse_moment("until", self.until)
         for at, cause in enumerate(self.causes):
-            is_place = isinstance(cause, int) and not isinstance(cause, bool) and cause >= 0
-            if not (is_place or (isinstance(cause, str) and cause)) or cause in self.causes[:at]:
+            is_named = is_place(cause) or (isinstance(cause, str) and cause)
+            if not is_named or cause in self.causes[:at]:
                 raise ConfigError("causes", cause, "names of channels or their places, each once")
+        self._check_mode()
         if self.gap != NO_GAP and parse_span("gap", str(self.gap)).time is None:
             raise ConfigError("gap", self.gap, "a time, 12 hours, or none")
         self._check_moving()
+
+    def _check_mode(self) -> None:
+        """Refuse a mode that is neither a name nor a place, or that is a cause."""
+        mode = self.mode
+        if mode == "":
+            raise ConfigError("mode", mode, "the name of a column, or its place from 0")
+        if mode is not None and mode in self.causes:
+            raise ConfigError("mode", mode, "no cause: what a mode is like is known of each")
 
     def _check_moving(self) -> None:
         """Refuse what only a reference that moves has, or only one that does not."""
@@ -169,7 +189,7 @@ class ReferenceSpec(Spec):
             allowed = f"{LEAST_MEMORY} to {MOST_MEMORY} rows, or a time"
             raise ConfigError("memory", self.memory, allowed)
         if not self.moves:
-            for name in ("memory", "season", "zone", "causes"):
+            for name in ("memory", "season", "zone", "causes", "mode", "max_modes"):
                 if getattr(self, name) != getattr(type(self), name):
                     raise ConfigError(name, getattr(self, name), f"left out but for {AUTO}")
             return
@@ -226,8 +246,13 @@ class ReferenceSpec(Spec):
         """Return the streams of scores that a reference of D channels which moves has, else 0."""
         return width + 2 if self.moves else 0
 
+    @property
+    def modes(self) -> int:
+        """Modes that a state has room for; 0 where no column says them."""
+        return 0 if self.mode is None else self.max_modes
+
     def placed(self, channels: Sequence[str]) -> ReferenceSpec:
-        """Return the spec with the places of causes that are given by name.
+        """Return the spec with the places of causes and of the mode that are given by name.
 
         Raises:
             ConfigError: for one that is no channel, or where no channel is left.
@@ -236,9 +261,29 @@ class ReferenceSpec(Spec):
             if isinstance(cause, str) and cause not in channels:
                 raise ConfigError("causes", cause, f"among the channels: {', '.join(channels)}")
         places = [c if isinstance(c, int) else list(channels).index(c) for c in self.causes]
-        spec = dataclasses.replace(self, causes=tuple(sorted(places)))
-        spec.causes_for(len(channels))
+        mode = self.mode
+        if isinstance(mode, str):
+            if mode not in channels:
+                raise ConfigError("mode", mode, f"among the channels: {', '.join(channels)}")
+            mode = list(channels).index(mode)
+        spec = dataclasses.replace(self, causes=tuple(sorted(places)), mode=mode)
+        spec.given_for(len(channels))
         return spec
+
+    def given_for(self, width: int) -> tuple[int, ...]:
+        """Return the places of what is never blamed among D channels: causes, and the mode.
+
+        Raises:
+            ConfigError: for one that is beyond them, or given by name, or where nothing is left.
+        """
+        places, mode = self.causes_for(width), self.mode
+        if mode is None:
+            return places
+        if not isinstance(mode, int) or mode >= width:
+            raise ConfigError("mode", mode, f"the place of a channel, 0 to {width - 1}")
+        if len(places) + 1 == width:
+            raise ConfigError("mode", mode, f"one of more than {width} channels: one is watched")
+        return (*places, mode)
 
     def causes_for(self, width: int) -> tuple[int, ...]:
         """Return the places of the causes among D channels.

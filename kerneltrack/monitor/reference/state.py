@@ -20,7 +20,7 @@ from kerneltrack.limits import (
     real,
     whole,
 )
-from kerneltrack.monitor.reference.spec import BLOCK, MOST_MEMORY, ReferenceSpec
+from kerneltrack.monitor.reference.spec import BLOCK, MOST_COLUMNS, MOST_MEMORY, ReferenceSpec
 from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.calls import copied, first_matrix
 from kerneltrack.trackers.covariance.state import CovarianceState
@@ -32,8 +32,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
-MOST_SPARED = 150
-"""Rows that are spared after a gap, at most (native/reference_moving.c)."""
+MOST_SPARED = MOST_COLUMNS
+"""Rows that are spared after a gap, at most: 150, or the lags (native/reference_moving.c)."""
 SETTLED = 41
 """Rows whose scores one that is settled is the mean of: it is of the middle one of them."""
 MOST_THINNED = 40
@@ -61,11 +61,16 @@ MOVING_SUM, MOVING_TOP, MOVING_LEVEL, MOVING_LIMIT, MOVING_PEAK, MOVING_TOTAL, M
 )
 MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP = range(6)
 """Places in the last row of `lows`."""
+MODE_ROWS, MODE_FIRST, MODE_LEARNED, MODE_WAITING, MODE_SORTED, MODE_MADE, MODE_RUNS = range(7)
+"""Places in a mode's row of `modes`."""
+MODE_NOW, MODE_UNPLACED = range(2)
+"""Places in the last row of `modes`."""
+NO_MODE_YET = -2
 MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
 
 
-FLAGS = ("good", "fresh")
+FLAGS = ("good", "fresh", "turned")
 """Tables that say yes or no of each of the open block's rows."""
 _RUNS = ("runs", "longest", "repeated")
 """Counts of each channel: none is larger than that of the rows."""
@@ -146,7 +151,18 @@ class Tables(NamedTuple):
             last one rows yet to be spared after a gap, the stream that the episode was opened by,
             whether episodes may open, how many rows the memory has, how many wait (-1: an episode
             began among them), and which row the last gap was before.
-        causes: (D,) 1 where a channel is conditioned on and never blamed.
+        causes: (D,) 1 where a channel is conditioned on and never blamed, or says the mode.
+        codes: (M + 1,) values of the mode's channel that have a place, in the order in which they
+            came; then the last one that has none. M is 0, as in the next ones, without modes; with
+            them mean, scatter, whitener, tally, waiting, runs, longest and repeated hold those of
+            one mode after the other, M times as many rows, and `measured` has the mode of each row,
+            too.
+        modes: (M + 1, 7) of each mode: its rows, which one was the first, rows learned, rows that
+            wait, scores that p goes by, whether rows have a p, rows that `longest` is of; in the
+            last one the mode of the newest row (-1: without a place, -2: there was none), and rows
+            without a place.
+        units: (M,) of each mode the mean of d.
+        turned: (BLOCK,) which of the open block's rows begin another mode; (0,) without modes.
     """
 
     shift: FloatArray
@@ -181,13 +197,19 @@ class Tables(NamedTuple):
     waiting: FloatArray
     lows: IntArray
     causes: IntArray
+    codes: FloatArray
+    modes: IntArray
+    units: FloatArray
+    turned: BoolArray
 
 
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
     The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4250) + 256 and those of the
-    kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M).
+    kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
+    8(E(E + 1) + 317Q + 128(Q - 3) + 72D + 7) more, Q = D + 2; that there are modes takes
+    8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9).
 
     Attributes:
         tables: What the row loops work on.
@@ -203,7 +225,8 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
     lags = spec.lags_for(width)
     memories = spec.memories_for(width) * width
     columns = lags * width + memories
-    streams = spec.streams_for(width)
+    streams, modes = spec.streams_for(width), spec.modes
+    each = max(modes, 1)
     return {
         "shift": real(width),
         "scale": real(width),
@@ -211,32 +234,36 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "memory": real(BLOCK + 1, memories),
         "good": Like((BLOCK,), np.bool_),
         "fresh": Like((BLOCK,), np.bool_),
-        "mean": real(columns),
-        "scatter": real(columns, columns),
-        "whitener": real(columns, columns),
+        "mean": real(each * columns),
+        "scatter": real(each * columns, columns),
+        "whitener": real(each * columns, columns),
         "unseen": real(columns),
         "scores": real(len(MEASURES), MOST_KEPT),
         "calibration": real(len(MEASURES) - 1, MOST_KEPT),
-        "measured": real(streams + 1 if streams else len(MEASURES), BLOCK),
+        "measured": real(streams + 1 + (modes > 0) if streams else len(MEASURES), BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
         "stuck": real(width),
         "previous": real(width),
         "recent": real(SETTLED),
-        "runs": whole(width),
-        "longest": whole(width),
-        "repeated": whole(width),
+        "runs": whole(each * width),
+        "longest": whole(each * width),
+        "repeated": whole(each * width),
         "reals": real(REALS),
         "counts": whole(COUNTS),
         "times": whole(6),
-        "tally": real(streams, SCORE_BINS),
+        "tally": real(each * streams, SCORE_BINS),
         "heights": real(streams, HEIGHT_BINS),
         "evidences": real(streams, 7),
         "hours": real(24 if streams else 0, 3 * width),
         "watched": real(1 if streams else 0),
-        "waiting": real(columns + 1 if streams else 0, columns),
+        "waiting": real(each * (columns + 1) if streams else 0, columns),
         "lows": whole(streams + 1 if streams else 0, 6),
         "causes": whole(width),
+        "codes": real(modes + 1 if modes else 0),
+        "modes": whole(modes + 1 if modes else 0, 7),
+        "units": real(modes),
+        "turned": Like((BLOCK if modes else 0,), np.bool_),
     }
 
 
@@ -263,6 +290,8 @@ def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int)
     counts[OPENED] = -1
     counts[DUE] = MOST_KEPT
     tables.causes[:] = _causes_of(spec, len(scale))
+    tables.modes[-1:, MODE_NOW] = NO_MODE_YET
+    tables.units[:] = 1.0
     tables.unseen[:] = 1.0
     tables.recent[:] = np.nan
     tables.evidences[:, MOVING_LEVEL : MOVING_LIMIT + 1] = 1.0
@@ -272,9 +301,9 @@ def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int)
 
 
 def _causes_of(spec: ReferenceSpec, width: int) -> IntArray:
-    """Return which of D channels are causes, (D,) of 0 and 1."""
+    """Return which of D channels are causes or say the mode, (D,) of 0 and 1."""
     causes = np.zeros(width, np.int64)
-    causes[list(spec.causes_for(width))] = 1
+    causes[list(spec.given_for(width))] = 1
     return causes
 
 
@@ -318,7 +347,8 @@ def restarted(state: ReferenceState) -> ReferenceState:
     tables.lows[-1:, MUTED] = 0
     for table in (tables.rows, tables.memory, tables.measured):
         table[...] = 0.0
-    tables.good[...] = tables.fresh[...] = False
+    tables.good[...] = tables.fresh[...] = tables.turned[...] = False
+    tables.modes[-1:, MODE_NOW] = NO_MODE_YET
     tables.rows[: len(tables.rows) - BLOCK] = np.nan
     # Over time all was as usual.
     memory = tables.memory[0]
@@ -366,7 +396,8 @@ def from_arrays(
     if scale.ndim != len(of) + 1 or not scale.shape[-1]:
         raise ConfigError("reference.scale", scale.shape, "of shape (D,)")
     width = scale.shape[-1]
-    like = {**layout(spec, width), **dict.fromkeys(FLAGS, whole(BLOCK))}
+    laid = layout(spec, width)
+    like = {**laid, **{name: whole(*laid[name].shape) for name in FLAGS}}
     tables = Tables(**copies_like("reference", own, like, of=of))
     tables = tables._replace(**{name: getattr(tables, name) != 0 for name in FLAGS})
     check_positive("reference.scale", tables.scale)
@@ -383,6 +414,7 @@ def from_arrays(
     for name in _RUNS:
         check_whole(f"reference.{name}", getattr(tables, name), 0, seen[..., np.newaxis])
     _check_moving(tables, seen)
+    _check_modes(tables, seen)
     if (tables.causes != _causes_of(spec, width)).any():
         raise ConfigError("reference.causes", tables.causes.tolist(), "those of the spec")
     kernel = KERNEL.from_arrays(
@@ -420,3 +452,24 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
         check_whole("reference.lows", lows[..., -1, place], least, most)
     check_whole("reference.lows", lows[..., -1, AFTER_GAP], 0, seen)
     check_positive("reference.evidences", tables.evidences[..., MOVING_LIMIT])
+
+
+def _check_modes(tables: Tables, seen: IntArray) -> None:
+    """Check what leads the loops of a reference with modes; `seen`: rows of each reference.
+
+    Raises:
+        ConfigError: for a number that no state has.
+    """
+    many = tables.units.shape[-1]
+    if not many:
+        return
+    modes, rows = tables.modes, seen[..., np.newaxis]
+    for place in (MODE_ROWS, MODE_FIRST, MODE_RUNS):
+        check_whole("reference.modes", modes[..., :-1, place], 0, rows)
+    for place in (MODE_LEARNED, MODE_WAITING):
+        check_whole("reference.modes", modes[..., :-1, place], 0, rows + BLOCK)
+    check_whole("reference.modes", modes[..., :-1, MODE_SORTED], 0, MOST_KEPT)
+    check_whole("reference.modes", modes[..., :-1, MODE_MADE], 0, 1)
+    check_whole("reference.modes", modes[..., -1, MODE_NOW], NO_MODE_YET, many - 1)
+    check_whole("reference.modes", modes[..., -1, MODE_UNPLACED], 0, seen)
+    check_positive("reference.units", tables.units)

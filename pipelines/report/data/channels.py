@@ -14,7 +14,7 @@ from pipelines.report.data.columns import Floats, Ints, times_of
 from pipelines.report.data.episodes import Band
 from pipelines.report.data.picked import picked_rows
 from transforms.read.look import Input
-from transforms.read.matrix import to_matrix
+from transforms.read.matrix import read_texts, to_matrix
 from transforms.read.parse import parse
 
 MOST_EPISODES = 3
@@ -174,7 +174,7 @@ def _read(
                 read += len(rows.row)
                 kept = np.flatnonzero(np.isin(rows.row, here))
                 if len(kept):
-                    batch = rows.batch.take(pa.array(kept))
+                    batch, _ = read_texts(rows.batch.take(pa.array(kept)), columns.features)
                     x = to_matrix(batch, columns.features, np.float64).astype(np.float64)
                     numbers = rows.row[kept].tolist()
                     for at, row in enumerate(numbers):
