@@ -15,6 +15,7 @@ import numpy.typing as npt
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
+from kerneltrack.monitor.reference.spec import RECOVERED
 
 LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
 """The reference is being made; rows look like it; an episode is open; there is no reference."""
@@ -103,7 +104,8 @@ def known_of(work: Work, model: Model) -> Device:
         return state
     still = still.moved(model.rows - int(held.tables.counts[reference.SEEN]))
     since_time = None if model.time is None else still.times[0]
-    return state._replace(state=OFF, since=still.start, since_time=since_time, episode=still)
+    within = _state_within(still)
+    return state._replace(state=within, since=still.start, since_time=since_time, episode=still)
 
 
 def changes(
@@ -220,6 +222,11 @@ def _scored_last(spec: ReferenceSpec, counts: IntArray) -> BoolArray:
     return made
 
 
+def _state_within(episode: Episode) -> str:
+    """Return the state of a device whose episode is open; one that recovered is not off."""
+    return NORMAL if episode.kind == RECOVERED else OFF
+
+
 def _of_episode(episode: Episode, has_time: bool) -> Device:
     """Return what an episode's line says of its device."""
     start, _, now, _ = episode.times
@@ -228,7 +235,7 @@ def _of_episode(episode: Episode, has_time: bool) -> Device:
         if episode.accepted:
             state = LEARNING
     else:
-        state, since, since_time = OFF, episode.start, start
+        state, since, since_time = _state_within(episode), episode.start, start
     return Device(
         state,
         episode.row + 1,

@@ -10,9 +10,12 @@ from typing import NamedTuple
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.reference import Episode
-from kerneltrack.monitor.reference.spec import LEAST_SHARE
+from kerneltrack.monitor.reference.spec import LEAST_SHARE, RECOVERED
 
-COLOURS = {"shift": "#c0392b", "ramp": "#d68910", "spike": "#7d3c98", "stuck": "#2471a3"}
+COLOURS = {
+    **{"shift": "#c0392b", "ramp": "#d68910", "spike": "#7d3c98", "stuck": "#2471a3"},
+    RECOVERED: "#1e8449",
+}
 _WIDTH, _LEFT, _RIGHT, _LINE, _TOP = 760, 150, 20, 18, 26
 _LEAST = 3.0
 _MOST_NAME = 20

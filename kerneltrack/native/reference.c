@@ -484,6 +484,9 @@ void note_episode(const reference_state *state, int64_t row, int64_t time, int c
   times[2] = time;
   times[3] = state->times.at[mild ? ZERO_TIME : LAST_TIME];
   copy(row_of(&out->blame, place), state->blame.at, state->blame.size);
+  int64_t *compared = out->compared.at + place * out->compared.columns;
+  compared[0] = state->compared.size > 0 ? state->compared.at[COMPARED] : 0;
+  compared[1] = state->compared.size > 0 ? state->compared.at[USUAL] : 0;
 }
 
 /* θ of surprises that are independent, exponential of mean 1: exp(-kθ) = 1 - θ. */

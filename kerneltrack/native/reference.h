@@ -137,6 +137,11 @@ enum { MODE_ROWS, MODE_FIRST, MODE_LEARNED, MODE_WAITING, MODE_SORTED, MODE_MADE
 enum { MODE_NOW, MODE_UNPLACED };
 enum { NO_MODE = -1, NO_MODE_YET = -2 };
 
+/* Of a reference that moves: the mode that `former` is of, counted from 1 (0: there is none); whether what is
+now is to be kept at the end of the block, likewise; rows of the episode that were held against `former`, and
+how many of them were usual. */
+enum { FORMER_OF, TO_KEEP, COMPARED, USUAL, FORMER_NUMBERS };
+
 typedef struct {
   vec shift;
   vec scale;
@@ -174,6 +179,8 @@ typedef struct {
   mat_of_ints modes;
   vec units;
   flags turned;
+  mat former;
+  ints compared;
 } reference_state;
 
 /* The kernel subspace's stored rows, scaled, and γ of its kernel exp(-‖x - s‖²/γ). */
@@ -209,6 +216,7 @@ typedef struct {
   mat_of_ints times;
   mat blame;
   mat stuck;
+  mat_of_ints compared;
 } reference_episodes;
 
 /* Place in the open block of the next row. */

@@ -49,6 +49,11 @@ alone is seen, too. */
 #define LEAST_MEMORY 1024.0
 #define MOST_MEMORY 1e7
 #define OWN_MEMORY 4032.0
+/* A change that an episode ends in lasts where so many of the last rows are still odd, further out than nine in
+ten were; what a row counts in that. */
+#define LASTING 0.5
+#define LASTLY_RATE 0.1
+#define HALF_WAY 0.5
 /* Rows wait to be learned until they are such a part of the memory, and of the rows so far. */
 #define WAIT_PART 14.0
 #define WAIT_AT_FIRST 8.0
@@ -469,6 +474,50 @@ static double held_for(const reference_state *state, int64_t channel) {
   return state->causes.at[channel] ? 0.0 : stuck_for(state, channel);
 }
 
+/* ‖We‖ of `ordered` less a mean, without the means over time: those still show what was, when the rows no
+longer do. As a part of a distance of all entries, so that it compares. O(E²) */
+static double distance_from(const reference_settings *settings, const reference_state *state,
+                            moving_work *work, const double *mean, const mat *whitener) {
+  int64_t size = state->mean.size, many = (size - work->given) * settings->lags;
+  many /= settings->lags + state->memory.columns / state->rows.columns;
+  for (int64_t k = 0; k < size; k++) work->e[work->places[k]] = work->ordered[k] - mean[k];
+  for (int64_t i = 0; i < work->given + many; i++)
+    work->y[i] = dot(row_of(whitener, i), work->e, i + 1);
+  double square = dot(work->y + work->given, work->y + work->given, many);
+  return sqrt(square * (double)(size - work->given) / (double)many);
+}
+
+/* Hold the row of an episode against what is normal, so that at its end it is known whether the rows still are
+odd, and against what was before the last change that lasted, in the same mode: it is usual then as the rows
+were, or where it has come back by more than half of the way. */
+static void compare_row(const reference_settings *settings, reference_state *state, moving_work *work,
+                        int64_t mode, int64_t place) {
+  int64_t size = state->mean.size, *compared = state->compared.at;
+  if (mode_at(state, place) != mode) return;
+  embed(state, settings->lags, place, work->ordered);
+  add_scaled(work->ordered, 1.0, state->mean.at, size);
+  double now = distance_from(settings, state, work, state->mean.at, &state->whitener);
+  double *odd = &state->reals.at[LEVEL];
+  *odd = fma(LASTLY_RATE, (now > work->of.begin[0] ? 1.0 : 0.0) - *odd, *odd);
+  if (compared[FORMER_OF] != mode + 1) return;
+  const double *mean = row_of(&state->former, 0);
+  mat whitener = rows_from(&state->former, 1, size);
+  double then = distance_from(settings, state, work, mean, &whitener);
+  copy(work->ordered, state->mean.at, size);
+  double changed = distance_from(settings, state, work, mean, &whitener);
+  compared[COMPARED] += 1;
+  compared[USUAL] += then <= larger(row_of(&state->former, size + 1)[0], HALF_WAY * changed);
+}
+
+/* The rows of an episode that has just opened, as far as the open block has them. */
+static void compare_first_rows(const reference_settings *settings, reference_state *state,
+                               moving_work *work, int64_t mode, int64_t row, int64_t place) {
+  state->compared.at[COMPARED] = state->compared.at[USUAL] = 0;
+  state->reals.at[LEVEL] = 0.0;
+  for (int64_t i = most_of(place - (row - state->counts.at[ZERO]), 0); i < place; i++)
+    compare_row(settings, state, work, mode, i);
+}
+
 /* A row of an open episode: its surprise, and the channel that is least what the others make of it. Whether
 the episode is over. */
 static int count_odd(reference_state *state, const moving_work *work, int64_t row, int64_t time,
@@ -503,8 +552,10 @@ static int count_odd(reference_state *state, const moving_work *work, int64_t ro
   return !(evidence[MOVING_SUM] > 0.0) || evidence[MOVING_TOP] - evidence[MOVING_SUM] > ENOUGH;
 }
 
-/* An episode is over: its height counts, and all evidence begins anew. */
-static void close_episode(reference_state *state) {
+/* An episode is over: its height counts, and all evidence begins anew. Where its rows are as odd as they were,
+they are soon what is normal: what was so before is kept. */
+static void close_episode(reference_state *state, int64_t mode) {
+  if (state->reals.at[LEVEL] > LASTING) state->compared.at[TO_KEEP] = mode + 1;
   book_height(state, status_of(state)[WHICH]);
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     double *held = row_of(&state->evidences, stream);
@@ -694,8 +745,10 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     if (status_of(state)[ARMED] && has_p(state, mode))
       out->evidence.at[done + n] = most_evidence(state);
     if (counts[OPENED] >= 0) leave_out(state, base, first, place);
+    if (told > 0) compare_first_rows(settings, own, &one->work, mode, row, place);
+    if (counts[OPENED] >= 0 && one->scored) compare_row(settings, own, &one->work, mode, place);
     if (told != 0) note_episode(state, row, times[n], told < 0, before + found++, episodes);
-    if (told < 0) close_episode(state);
+    if (told < 0) close_episode(state, mode);
   }
   give_back(&scratch);
   return found;
@@ -929,11 +982,29 @@ static void leave_out_waiting(reference_state *state) {
   status[WAITING] = 0;
 }
 
+/* Keep what is known of a mode, before rows of a change that lasts are learned. */
+static void keep_former(reference_state *state) {
+  int64_t *compared = state->compared.at;
+  if (compared[TO_KEEP] == 0) return;
+  part of = part_of(state, compared[TO_KEEP] - 1);
+  int64_t size = of.state.mean.size;
+  copy(row_of(&state->former, 0), of.state.mean.at, size);
+  copy(row_of(&state->former, 1), of.state.whitener.at, size * size);
+  const double *tally = row_of(&of.state.tally, 0);
+  double total = sum_of(tally, of.state.tally.columns), over = 0.0;
+  int64_t bin = of.state.tally.columns;
+  while (bin > 0 && over <= TAIL_PART * total) over += tally[--bin];
+  row_of(&state->former, size + 1)[0] = edge_of(bin + 1, SCORE_LOWEST);
+  compared[FORMER_OF] = compared[TO_KEEP];
+  compared[TO_KEEP] = 0;
+}
+
 int end_streams(const reference_settings *settings, reference_state *state) {
   int64_t *counts = state->counts.at, *status = status_of(state), many = streams_of(state);
   int64_t since = counts[SEEN] - counts[BEGAN];
   if (!settings->learn) return 1;
   double memory = memory_of(settings, state);
+  keep_former(state);
   leave_out_waiting(state);
   for (int64_t mode = 0; mode < most_of(modes_of(state), 1); mode++)
     if (!end_part(settings, state, mode, memory)) return 0;

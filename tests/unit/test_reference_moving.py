@@ -222,6 +222,22 @@ def test_a_fault_is_found_named_and_over_and_later_ones_are_seen() -> None:
         assert len(opened) <= 5
 
 
+def test_a_device_that_comes_back_has_recovered_and_another_change_is_none() -> None:
+    """A spike in between is no change that lasts."""
+    spec = dataclasses.replace(SPEC, rows=512, memory="4032 rows")
+    for seed in range(3):
+        rows = normal(seed, 34_000)
+        rows[12_000:24_000, 1] += 2.5
+        rows[18_000:18_020, 2] += 3
+        rows[29_000:, 3] += 2
+        _, _, told = run(spec, rows)
+        kinds = {episode.opened // 1000: episode.kind for episode in told if episode.closed}
+        assert kinds[24] == "recovered", seed
+        others = {kind for at, kind in kinds.items() if at != 24}
+        assert {12, 18, 29} <= {*kinds}
+        assert "recovered" not in others
+
+
 def test_a_fault_is_not_learned_before_it_is_noticed_and_a_drift_is() -> None:
     rows = normal(5, 30_000)
     slow = rows + np.linspace(0, 6, len(rows))[:, None] * rows[:256].std(axis=0)
@@ -447,7 +463,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         columns, streams = width * (lags + 2), width + 2
         own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 136) + 4250
         own += 311 * streams + 128 * (streams - 3) + 72 * width + 1
-        own += columns * (columns + 1) + 6 * (streams + 1)
+        own += columns * (columns + 1) + 6 * (streams + 1) + columns * (columns + 2) + 4
         assert sum(array.nbytes for array in state.tables) == 8 * own + 256
     every = sum(array.nbytes for array in reference.arrays(state).values())
     assert every < 400_000
@@ -468,6 +484,9 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         ("lows", (-1, 4), -2),
         ("evidences", (0, 3), 0.0),
         ("evidences", (0, 3), np.inf),
+        ("compared", 0, 2),
+        ("compared", 1, -1),
+        ("compared", 3, 1501),
     ],
 )
 def test_a_state_that_leads_astray_is_refused(

@@ -446,3 +446,27 @@ def test_ten_thousand_models_make_no_huge_page(tmp_path: Path) -> None:
     assert page.count('<b class="still">') + page.count('class="when"') < 4 * MOST_LISTED
     assert page.count("<circle") == 20
     assert pq.read_table(output / "neighbours").num_rows == 10_000
+
+
+def test_devices_that_recovered_are_not_off(tmp_path: Path) -> None:
+    told = [
+        episode("a", severity=20.0),
+        episode("a", 2, state="open", severity=30.0, index=80),
+        episode("a", 2, kind="recovered", severity=90.0, index=90),
+        episode("b", kind="recovered"),
+        episode("c"),
+    ]
+    about = RUN | {"columns": {"features": ["a", "b", "c"]}}
+    found = episodes_of(run(tmp_path / "out", ["a", "b", "c"], *told), about)
+    assert found is not None
+    assert (found.models, found.total, found.still) == (2, 2, 0)
+    assert [(off.model, off.kind, off.severity) for off in found.worst] == [
+        ("c", "shift", 50.0),
+        ("a", "shift", 20.0),
+    ]
+    lines = episode_lines(found, 3)
+    assert lines[0] == "2 of 3 devices were off:"
+    assert lines[-1] == "back to what was normal before a lasting change: a, b"
+    only = episodes_of(run(tmp_path / "only", ["b"], told[3]), about)
+    assert only is not None
+    assert episode_lines(only, 1)[0] == "none of 1 devices was off"

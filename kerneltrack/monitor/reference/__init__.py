@@ -130,7 +130,11 @@ highest ones of blocks of 128 rows, counted in bins likewise, the highest quarte
 h as above. From half a memory on excursions are counted, episodes open once a memory was seen; `p`
 is there from `rows` on. In an episode what S lets pass follows the level that its surprises come
 to, v ← v + .002(-ln p - v), up to 20 times: so it ends after a lasting change, what comes later is
-seen, and what is normal now is learned. v falls back likewise, before there is another. The blame
+seen, and what is normal now is learned. v falls back likewise, before there is another. Where most
+of the last rows are still odd as it ends, the change lasts: m and W of before it are kept. Rows of
+a later episode that are usual under these, or nearer to that m than half of what lies between it
+and the m of now, have `recovered`. Both are judged without f and s, which show for some hundred
+rows what was. The blame
 of a row goes to the channel whose own score is largest. After a gap, a distance of more than four
 usual ones, as many rows as twice the gap had, 150 at most and a quarter of those since the gap
 before, are spared: neither evidence nor learned. Stuck channels count in their own stream; their

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.monitor.reference.spec import ReferenceSpec
+from kerneltrack.monitor.reference.spec import RECOVERED, ReferenceSpec
 from kerneltrack.monitor.reference.state import OPENED, ReferenceState
 from kerneltrack.native.binding import call
 
@@ -20,6 +20,8 @@ SPIKE_ROWS = 5
 """An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
 EARLY_ROWS = 20
 """Rows of an episode that say how it began (native/reference.h)."""
+LEAST_COMPARED = 3
+"""Rows of an episode that say so, at least."""
 RAMP = 1.5
 """A ramp's mean surprise is so many times that of its first rows."""
 
@@ -29,7 +31,8 @@ class Episode(NamedTuple):
 
     Attributes:
         number: Of the model's episodes, from 1: with the model's ID it is the episode's own.
-        kind: "spike", "ramp", "stuck" or "shift".
+        kind: "spike", "ramp", "stuck" or "shift"; "recovered" where most of its rows are usual for
+            what was normal before the last change that lasted.
         start: Index of the row since when.
         opened: Index of the row at which it was noticed.
         row: Index of the row that this was said after.
@@ -89,6 +92,7 @@ class Told(NamedTuple):
     times: IntArray
     blame: FloatArray
     stuck: FloatArray
+    compared: IntArray
 
 
 def make_room(count: int, width: int) -> Told:
@@ -99,8 +103,8 @@ def make_room(count: int, width: int) -> Told:
     peak, surprise, early = reals
     closed, blame = np.zeros(count, np.bool_), np.zeros((count, width))
     times = np.zeros((count, 4), np.int64)
-    stuck = np.zeros((count, width))
-    said = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck)
+    stuck, compared = np.zeros((count, width)), np.zeros((count, 2), np.int64)
+    said = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck, compared)
     return Told(number, start, opened, row, closed, *said)
 
 
@@ -119,6 +123,9 @@ def read_episode(room: Told, at: int, lags: int) -> Episode:
     blame = room.blame[at].copy()
     if 2 * room.stuck_rows[at] > last - start + 1:
         kind, blame = "stuck", room.stuck[at].copy()
+    compared, usual = room.compared[at].tolist()
+    if compared >= LEAST_COMPARED and 2 * usual > compared:
+        kind = RECOVERED
     total = float(blame.sum())
     return Episode(
         number=int(room.number[at]),

@@ -163,6 +163,11 @@ class Tables(NamedTuple):
             without a place.
         units: (M,) of each mode the mean of d.
         turned: (BLOCK,) which of the open block's rows begin another mode; (0,) without modes.
+        former: (E + 2, E) of a reference that moves: mean and whitener of before the last change
+            that lasted; the distance that one row in ten was beyond. (0, E) where it does not move.
+        compared: (4,) of which mode, from 1, `former` is (0: there is none); of which mode it is to
+            be kept; rows of the last episode that were held against it, and how many of them were
+            usual. (0,) where it does not move.
     """
 
     shift: FloatArray
@@ -201,6 +206,8 @@ class Tables(NamedTuple):
     modes: IntArray
     units: FloatArray
     turned: BoolArray
+    former: FloatArray
+    compared: IntArray
 
 
 class ReferenceState(NamedTuple):
@@ -208,8 +215,8 @@ class ReferenceState(NamedTuple):
 
     The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4250) + 256 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
-    8(E(E + 1) + 317Q + 128(Q - 3) + 72D + 7) more, Q = D + 2; that there are modes takes
-    8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9).
+    8(E(E + 1) + E(E + 2) + 317Q + 128(Q - 3) + 72D + 11) more, Q = D + 2; that there are modes
+    takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9).
 
     Attributes:
         tables: What the row loops work on.
@@ -264,6 +271,8 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "modes": whole(modes + 1 if modes else 0, 7),
         "units": real(modes),
         "turned": Like((BLOCK if modes else 0,), np.bool_),
+        "former": real(columns + 2 if streams else 0, columns),
+        "compared": whole(4 if streams else 0),
     }
 
 
@@ -446,6 +455,9 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
     if not streams:
         return
     lows = tables.lows
+    modes = max(tables.units.shape[-1], 1)
+    check_whole("reference.compared", tables.compared[..., :2], 0, modes)
+    check_whole("reference.compared", tables.compared[..., 2:], 0, seen[..., np.newaxis])
     check_whole("reference.lows", lows[..., :-1, [0, 2]], 0, seen[..., np.newaxis, np.newaxis])
     for place, most in enumerate(_most_lows(streams).tolist()):
         least = -1 if place == WAITING else 0

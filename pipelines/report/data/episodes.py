@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import printable
-from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE
+from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.text import SECOND, counted, moment, natural
 from transforms.outputs import EPISODES
@@ -116,6 +116,8 @@ class Episodes:
         rows: Index of the newest row that an episode tells of.
         lately: Episodes that were noticed in the last 30 days of the run, and their models; None
             where its rows are of no more days.
+        recovered: Models that came back to what was normal before a change that lasted, in the
+            order of their names: that is no episode here.
     """
 
     models: int
@@ -127,6 +129,7 @@ class Episodes:
     pace: float | None = None
     rows: int = 0
     lately: tuple[int, int] | None = None
+    recovered: tuple[str, ...] = ()
 
 
 def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
@@ -143,6 +146,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     channels = list((run.get("columns") or {}).get("features") or [])
     paths = parquet_files(output, EPISODES)
     names = column_names(paths)
+    back = _recovered(read_batches(paths, names))
     worst: dict[str, dict[str, Any]] = {}
     newest: dict[str, tuple[int, int, bool]] = {}
     seen: dict[str, set[int]] = {}
@@ -151,6 +155,8 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     for batch in read_batches(paths, names):
         for line in _plain(batch):
             model = line["model_id"]
+            if (model, line["episode"]) in back:
+                continue
             numbers = seen.setdefault(model, set())
             if line.get("detected") is not None and line["episode"] not in numbers:
                 noticed.append((line["detected"], model))
@@ -175,7 +181,23 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
     lately = _lately(noticed, run.get("time_span"))
-    return Episodes(len(found), still, total, found[:MOST_LISTED], together, at, pace, rows, lately)
+    recovered = tuple(sorted({model for model, _ in back}, key=natural))
+    about = (together, at, pace, rows, lately, recovered)
+    return Episodes(len(found), still, total, found[:MOST_LISTED], *about)
+
+
+def _recovered(batches: Iterable[pa.RecordBatch]) -> set[tuple[str, int]]:
+    """Return the episodes that turned out to be a return to what was normal before, by model."""
+    newest: dict[tuple[str, int], tuple[int, bool]] = {}
+    for batch in batches:
+        columns = (
+            batch.column(name).to_pylist() for name in ("model_id", "episode", "index", "kind")
+        )
+        for model, number, index, kind in zip(*columns, strict=True):
+            known = newest.get((model, number))
+            if known is None or index >= known[0]:
+                newest[model, number] = index, kind == RECOVERED
+    return {episode for episode, (_, is_back) in newest.items() if is_back}
 
 
 def _together(noticed: Sequence[tuple[int, str]]) -> tuple[int, int | None]:
@@ -301,7 +323,7 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
 def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[str]:
     """Return which models are off, of so many that were held against a reference."""
     if not found.models:
-        return [f"none of {models:,} devices was off"]
+        return [f"none of {models:,} devices was off", *_back_lines(found, most)]
     were = "was" if found.models == 1 else "were"
     lines = [f"{found.models:,} of {models:,} devices {were} off{_to_the_end(found)}:"]
     for off in found.worst[:most]:
@@ -314,7 +336,16 @@ def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[
         )
     if found.models > most:
         lines.append(f"  and {found.models - most:,} more")
-    return lines
+    return [*lines, *_back_lines(found, most)]
+
+
+def _back_lines(found: Episodes, most: int) -> list[str]:
+    """Return which models came back to what was normal before."""
+    names = [printable(name) for name in found.recovered[:most]]
+    if not names:
+        return []
+    more = [f"{len(found.recovered) - most:,} more"] if len(found.recovered) > most else []
+    return [f"back to what was normal before a lasting change: {', '.join([*names, *more])}"]
 
 
 def lately_lines(found: Episodes) -> list[str]:
