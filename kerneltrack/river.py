@@ -8,7 +8,7 @@ names that come up later are ignored.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -313,13 +313,16 @@ class OnlineClassifier(_OnlineLearner, base.MiniBatchClassifier):
         return {label: self._labels.count(name) / many for label, name in self._classes.items()}
 
     def _known(self) -> list[Any]:
+        return self._labels_of(self._state.classes)
+
+    def _labels_of(self, names: Sequence[str]) -> list[Any]:
         named = {name: label for label, name in self._classes.items()}
-        return [named[name] for name in self._state.classes]
+        return [named[name] for name in names]
 
     def _classes_of(self, rows: Any) -> list[Any]:
         inputs = own_inputs(self._model.spec, self._scale, rows)
         said = get_learner(self._spec.learner).predict(self._spec, self._state, inputs)
-        known = [*self._known(), None]
+        known = [*self._labels_of(said.classes), None]
         return [] if said.code is None else [known[code] for code in said.code.tolist()]
 
     def _chances(self, rows: Any) -> FloatArray:

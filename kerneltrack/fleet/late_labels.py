@@ -28,8 +28,9 @@ from kerneltrack.learners.common.base import ABSOLUTE, CORRECT, SCORED, SQUARED
 from kerneltrack.learners.common.block import update_block
 from kerneltrack.learners.common.board import Board, Line, count_each, scored_rows
 from kerneltrack.learners.common.guesses import guess_each
+from kerneltrack.learners.common.kept_classes import MISSING, names_of
 from kerneltrack.learners.common.label_sets import no_sets
-from kerneltrack.learners.common.labels import MISSING, UNUSABLE_LABEL
+from kerneltrack.learners.common.labels import coded
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.registry import get_learner
 
@@ -61,17 +62,19 @@ class SettledRows(NamedTuple):
         clock: (n,) times, ns, never going back.
         said: What it said of them.
         labels: Their labels.
+        codes: (n,) of classes, their codes as they were learned from, below 0 without one.
     """
 
     inputs: FloatArray
     clock: IntArray
     said: Predictions
     labels: LabelArray
+    codes: IntArray
 
 
 def predict_late(
     spec: LearnerSpec, states: Sequence[LearnerState], rows: Sequence[LateRows]
-) -> tuple[list[LearnerState], list[Predictions]]:
+) -> tuple[list[LearnerState], list[Predictions], list[IntArray]]:
     """Predict new rows of m models, and learn from those whose wait ends with each before it.
 
     Args:
@@ -80,13 +83,14 @@ def predict_late(
         rows: Those of each.
 
     Returns:
-        The states, nothing scored yet, and the predictions of each model's n new rows.
+        The states, nothing scored yet; the predictions of each model's n new rows; the codes of the
+        labels that it learned from.
 
     Raises:
         ConfigError: for a learner of another width than the inputs.
     """
     learner = get_learner(spec.learner)
-    inputs, labels, asked = zip(*map(_steps, rows), strict=True)
+    inputs, labels, asked, taught = zip(*map(_steps, rows), strict=True)
     for state, own in zip(states, inputs, strict=True):
         width = learner.width(spec, state)
         if own.shape[1] != width:
@@ -97,7 +101,7 @@ def predict_late(
     values = np.where(fit, values, MISSING if spec.classifies else np.nan)
     stops = np.cumsum([len(own) for own in inputs])
     starts = np.concatenate([[0], stops[:-1]])
-    updated, said, _ = update_block(spec, states, whole, (names, values), starts, stops)
+    updated, said, block = update_block(spec, states, whole, (names, values), starts, stops)
     after = []
     for state, now in zip(states, updated, strict=True):
         # Where a row is learned from, the loop has predicted it once more: that is not its score.
@@ -106,11 +110,13 @@ def predict_late(
         sums[[SQUARED, ABSOLUTE]] = state.sums[[SQUARED, ABSOLUTE]]
         after.append(now._replace(counts=counts, sums=sums))
     each = zip(after, starts.tolist(), asked, strict=True)
-    return after, [_said_by(state, predictions_at(said, first + at)) for state, first, at in each]
+    given = [_said_by(state, predictions_at(said, first + at)) for state, first, at in each]
+    codes = [block.codes[first + at] for first, at in zip(starts.tolist(), taught, strict=True)]
+    return after, given, codes
 
 
-def _steps(rows: LateRows) -> tuple[FloatArray, list[Any], IntArray]:
-    """Return a model's rows as its loop takes them, their labels, and which are predicted."""
+def _steps(rows: LateRows) -> tuple[FloatArray, list[Any], IntArray, IntArray]:
+    """Return a model's rows as its loop takes them, labels, which are predicted, which learned."""
     learned, count = len(rows.labels), len(rows.due)
     steps = np.empty(learned + count, np.int64)
     predict_at = np.arange(count) + rows.due
@@ -119,23 +125,26 @@ def _steps(rows: LateRows) -> tuple[FloatArray, list[Any], IntArray]:
     steps[learn_at] = np.arange(learned)
     given = np.full(len(steps), None, object)
     given[learn_at] = rows.labels
-    return rows.inputs[steps], given.tolist(), predict_at
+    return rows.inputs[steps], given.tolist(), predict_at, learn_at
 
 
 def _said_by(state: LearnerState, said: Predictions) -> Predictions:
     """Return one model's predictions, by its own codes, as it would have made them alone."""
-    more: dict[str, Any] = {"classes": state.classes}
+    names = names_of(state)
+    more: dict[str, Any] = {"classes": names}
     if said.members is not None:
-        more["members"] = said.members[:, : no_sets(0, len(state.classes)).shape[1]]
+        more["members"] = said.members[:, : no_sets(0, len(names)).shape[1]]
     return dataclasses.replace(said, **more)
 
 
 def learn_late(
     spec: LearnerSpec, state: LearnerState, inputs: FloatArray, labels: LabelArray
-) -> LearnerState:
-    """Learn rows that were predicted before."""
-    found: LearnerState = get_learner(spec.learner).learn(spec, state, inputs, _as_given(labels))
-    return found
+) -> tuple[LearnerState, IntArray]:
+    """Learn rows that were predicted before; return the labels' codes, too."""
+    learner, given = get_learner(spec.learner), _as_given(labels)
+    valid = np.all(np.abs(inputs) <= MAX_FEATURE, axis=1)
+    codes = coded(spec, state, given, valid).codes
+    return learner.learn(spec, state, inputs, given), codes
 
 
 def score_late(
@@ -165,17 +174,16 @@ def score_late(
     ]
     after, said = [state for state, _ in scored], [marked for _, marked in scored]
     if go_together(spec, list(zip(after, boards, strict=True))):
-        counted = _count(spec, after, boards, settled, said, window)
+        counted = _count(spec, boards, settled, said, window)
     else:
         counted = []
-        for state, board, rows, own in zip(after, boards, settled, said, strict=True):
-            counted += _count(spec, [state], [board], [rows], [own], window)
+        for board, rows, own in zip(boards, settled, said, strict=True):
+            counted += _count(spec, [board], [rows], [own], window)
     return after, said, [board for board, _ in counted], [lines for _, lines in counted]
 
 
 def _count(
     spec: LearnerSpec,
-    states: Sequence[LearnerState],
     boards: Sequence[Board],
     settled: Sequence[SettledRows],
     said: Sequence[Predictions],
@@ -185,7 +193,7 @@ def _count(
     inputs = np.concatenate([rows.inputs for rows in settled])
     clock = np.concatenate([rows.clock for rows in settled])
     numbers = np.concatenate(
-        [_numbers(spec, *parts) for parts in zip(states, said, settled, strict=True)]
+        [_numbers(spec, own, rows) for own, rows in zip(said, settled, strict=True)]
     )
     stops = np.cumsum([len(rows.clock) for rows in settled])
     spans = np.concatenate([[0], stops[:-1]]), stops
@@ -197,16 +205,11 @@ def _count(
     return count_each(boards, marks, *spans, window)
 
 
-def _numbers(
-    spec: LearnerSpec, state: LearnerState, said: Predictions, settled: SettledRows
-) -> npt.NDArray[Any]:
+def _numbers(spec: LearnerSpec, said: Predictions, settled: SettledRows) -> npt.NDArray[Any]:
     """Return labels as numbers; those of rows that were refused are told to nobody."""
     if not spec.classifies:
         return np.where(said.valid, settled.labels.astype(np.float64), np.nan)
-    table: dict[str | None, int] = {name: code for code, name in enumerate(state.classes)}
-    table[None] = MISSING
-    codes = [table.get(name, UNUSABLE_LABEL) for name in settled.labels.tolist()]
-    return np.where(said.valid, np.array(codes, np.int64), MISSING)
+    return np.where(said.valid, settled.codes, MISSING)
 
 
 def _as_given(labels: LabelArray) -> Any:

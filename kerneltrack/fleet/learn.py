@@ -21,8 +21,8 @@ from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.block import LearnedBlock, learn_block
 from kerneltrack.learners.common.board import Board
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
+from kerneltrack.learners.common.kept_classes import MISSING
 from kerneltrack.learners.common.label_sets import joined, moved
-from kerneltrack.learners.common.labels import MISSING
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers.common.loop import FIRST

@@ -33,6 +33,7 @@ from kerneltrack.fleet.run import run_models
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.board import Board
 from kerneltrack.learners.common.inputs import extras_for
+from kerneltrack.learners.common.kept_classes import names_of
 from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
@@ -287,7 +288,7 @@ def _learned_of(specs: Specs, model: core.Model, data: bytes, place: str) -> Lea
     board = Board.empty()
     try:
         if arrays:
-            classes = len(snapshot.state.classes)
+            classes = len(names_of(snapshot.state))
             board = Board.from_arrays(arrays, snapshot.spec, classes, MOST_GIVEN)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(place, f"damaged state: {error}") from error

@@ -65,7 +65,7 @@ static void count_near(const auto_call *call, int64_t expert, int64_t rank, doub
   double *values = row_of(&call->values, expert);
   if (call->at.how->regression)
     values[0] = fma(weight, in_units(&call->at, label), values[0]);
-  else
+  else if (label >= 0.0)
     values[(int64_t)label] += weight;
 }
 

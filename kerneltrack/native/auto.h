@@ -175,7 +175,8 @@ void place_row(auto_call *call, const double *row);
 time. */
 void learn_map(auto_call *call, double label);
 
-/* What each class was to say of a row of this class or target. */
+/* What each class was to say of a row of this class or target; a class below 0 gave way to another.
+*/
 void aim_at(auto_call *call, double label);
 
 #endif

@@ -28,7 +28,7 @@ void aim_at(auto_call *call, double label) {
   fill(call->aimed, 0.0, call->at.known);
   if (call->at.how->regression)
     call->aimed[0] = in_units(&call->at, label);
-  else
+  else if (label >= 0.0)
     call->aimed[(int64_t)label] = 1.0;
 }
 
@@ -197,8 +197,9 @@ static void place_again(auto_call *call, int64_t place) {
   aim_at(call, call->state->recent_labels.at[place]);
 }
 
-/* Let the ferns learn a row of the window, which was placed. */
+/* Let the ferns learn a row of the window, which was placed, unless its class gave way. */
 static void tell_ferns(auto_call *call, int64_t place) {
+  if (!call->at.how->regression && call->state->recent_labels.at[place] < 0.0) return;
   ask_ferns(call, call->mixed);
   learn_ferns(call, call->mixed, call->state->recent_labels.at[place]);
 }

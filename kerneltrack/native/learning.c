@@ -49,7 +49,7 @@ lesson make_lesson(arena *from, int64_t classes, const mode *how, const vec *sum
                .n = -1};
   set_units(&at);
   if (how->coverage > 0.0) at.errors = sums->at + sums->size - ERROR_SUMS;
-  if (how->balanced) at.seen = sums->at + SEEN;
+  if (!how->regression) at.seen = sums->at + SEEN;
   return at;
 }
 
@@ -192,7 +192,7 @@ static int64_t largest_of(const double *values, int64_t known) {
 /* How much a label of class c counts: of balanced classes the inverse of how often it came, or that
 one's root. */
 static double weight_of(const lesson *at, int64_t c) {
-  if (!at->seen) return 1.0;
+  if (!at->how->balanced) return 1.0;
   double many = larger(at->seen[c], 1.0);
   return 1.0 / (at->how->balanced == BY_ROOT ? sqrt(many) : many);
 }
@@ -225,7 +225,7 @@ static int64_t cheapest_of(const lesson *at, const double *chances) {
 /* The class that is predicted, its probability, and how far that is ahead of the others'. */
 static void report_class(const lesson *at, const double *values, const double *chances) {
   predicted *out = at->out;
-  int plain = !at->seen && !at->how->costs.rows;
+  int plain = !at->how->balanced && !at->how->costs.rows;
   int64_t best = plain ? largest_of(values, at->known) : cheapest_of(at, chances);
   double second = -INFINITY;
   for (int64_t c = 0; c < at->known; c++)
@@ -281,7 +281,7 @@ static int report(lesson *at, const double *values, const double *chances) {
   int labelled = at->how->regression ? at->code >= 0 : at->code != MISSING;
   if (at->errors && at->known > 0 && labelled)
     follow_errors(at->errors, at->how->coverage, smaller(MAX_ERROR, error_of(at, chances, value)));
-  if (at->seen && at->code >= 0) at->seen[at->code] += 1.0;
+  if (at->how->counted && at->seen && at->code >= 0) at->seen[at->code] += 1.0;
   return at->code >= 0;
 }
 

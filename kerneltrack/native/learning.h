@@ -16,7 +16,7 @@ the mean and the variance of the targets learned from; at the end, where interva
 what `follow_errors` keeps. */
 enum { SCORED, CORRECT, LEARNED, UNUSABLE, LEARNER_COUNTS };
 enum { SQUARED, ABSOLUTE, TEMPER, TARGET_MEAN = TEMPER + 2, TARGET_VARIANCE };
-/* In classification with balanced classes, where regression has the mean: labels of each class. */
+/* In classification, where regression has the mean: labels of each class. */
 enum { SEEN = TARGET_MEAN };
 /* Columns of a temper. */
 enum { BETA, CURVATURE };
@@ -40,12 +40,13 @@ enum { NOT_BALANCED, BY_COUNT, BY_ROOT };
 /* Codes of no label, and of one that can be held against a class but not be learned. */
 enum { MISSING = -1, UNUSABLE_LABEL = -2 };
 
-/* What a call does with each row; `known`: classes at the first one, in regression 1 once a target
-was learned from. */
+/* What a call does with each row; `counted`: whether labels are counted by class; `known`: classes at
+the first one, in regression 1 once a target was learned from. */
 typedef struct {
   int64_t predict;
   int64_t learn;
   int64_t regression;
+  int64_t counted;
   int64_t known;
   int64_t units;
   double coverage;
@@ -98,7 +99,7 @@ typedef struct {
   double centre, unit;
   /* What is known of the errors, where intervals or sets are asked for, else NULL. */
   double *errors;
-  /* Labels of each class so far, where classes are balanced, else NULL. */
+  /* Labels of each class so far; NULL in regression. */
   double *seen;
 } lesson;
 

@@ -24,8 +24,8 @@ def unkept_classes(
 ) -> dict[str, Any]:
     """Return what the record says of labels that no learner had room for, if there are any.
 
-    A model keeps the first `max_classes` classes that it meets. Rows of others are predicted and
-    scored as wrong, not learned from.
+    A model keeps the `max_classes` classes that are most frequent so far. Rows of others are
+    predicted and scored as wrong, not learned from.
 
     Args:
         output: The run's folder.
@@ -68,6 +68,6 @@ def unkept_lines(record: Mapping[str, Any]) -> list[str]:
     listed = few(names, _MOST_SAID, about["classes"])
     return [
         f"warning:  {about['labels']:,} labels are of classes that their model had no room for, "
-        f"and count as wrong: it keeps the first {about['max_classes']:,} that it meets "
+        f"and count as wrong: it keeps the {about['max_classes']:,} most frequent so far "
         f"(--learner-max-classes){f': {listed}' if listed else ''}"
     ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from safetensors.numpy import load, save
 
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import (
@@ -27,7 +29,7 @@ from kerneltrack.learners import (
     Predictions,
     RidgeSpec,
 )
-from kerneltrack.registry import LEARNERS, get_learner
+from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
 
 WIDTH = 3
 CLASSES = ("still", "walk", "run", "climb")
@@ -70,6 +72,9 @@ SPECS: tuple[LearnerSpec, ...] = (
     HingeSpec(class_weight="balanced", max_classes=4),
     POLKSpec(warmup=20, budget=8, batch=3, class_weight="root", intervals=0.5),
     AutoSpec(budget=8, inputs="features", costs=(("run", "walk", 3.0), ("still", "run", 0.2))),
+    RidgeSpec(max_classes=2),
+    POLKSpec(warmup=20, budget=8, batch=3, max_classes=2),
+    AutoSpec(budget=8, inputs="features", max_classes=2, intervals=0.9),
 )
 SPECS += tuple(
     LEARNERS.spec_type(name)() for name in LEARNERS if all(spec.learner != name for spec in SPECS)
@@ -121,11 +126,12 @@ def begun(spec: LearnerSpec, **options: Any) -> tuple[Learner, Any]:
 
 def arrays_of(state: Any) -> dict[str, npt.NDArray[Any]]:
     """A state's arrays by name."""
-    return {name: each for name, each in state._asdict().items() if name != "classes"}
+    return {name: each for name, each in state._asdict().items() if name not in ("classes", "kept")}
 
 
 def same_state(left: LearnerState, right: LearnerState) -> None:
     assert left.classes == right.classes
+    assert left.kept == right.kept
     assert type(left) is type(right)
     for name in arrays_of(left):
         mine, other = getattr(left, name), getattr(right, name)
@@ -145,3 +151,12 @@ def same_predictions(parts: list[Predictions], whole: Predictions) -> None:
     for name, column in columns(whole).items():
         joined = np.concatenate([getattr(part, name) for part in parts])
         assert joined.tobytes() == column.tobytes(), name
+
+
+def round_trip(spec: LearnerSpec, learner: Learner, state: Any) -> Any:
+    """The state, written and read again."""
+    data = save(learner.arrays(state))
+    header = json.loads(json.dumps(learner.header(state)))
+    again = parse_learner_spec(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    return learner.from_arrays(again, load(data), header)

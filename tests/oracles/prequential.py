@@ -22,7 +22,8 @@ from sklearn.metrics import (
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.board import MIN_CHANCE
-from kerneltrack.learners.common.labels import MAX_NAME, MAX_TARGET
+from kerneltrack.learners.common.kept_classes import MAX_NAME
+from kerneltrack.learners.common.labels import MAX_TARGET
 from kerneltrack.registry import get_learner
 from tests.stream.learning import SECOND, FeatureTable, Late, Record
 from transforms.learn.late_labels import LateLabels

@@ -11,9 +11,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from kerneltrack import DataError, Fleet
+from kerneltrack import DataError, Fleet, codec
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
-from kerneltrack.learners.common.labels import MAX_NAME
+from kerneltrack.learners.common.kept_classes import MAX_NAME, names_of
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.snapshots.folder import SnapshotFolder
 from tests.oracles.learner_cases import WIDTH, every_spec
@@ -155,6 +155,40 @@ def test_a_block_says_what_each_model_says(spec: LearnerSpec, inputs: str) -> No
     found = compared(spec, features(spec.classifies))
     # There is something to compare: predictions met labels, in more than one model.
     assert sum("'scored': 0" not in line for line in found.metrics) >= 3
+
+
+def late_classes() -> Any:
+    """Features whose labels are of two classes at first, in the longer models of two others."""
+    rows = features(True)
+    labels = Chunk(rows).column("label").copy()
+    index = Chunk(rows).column("index")
+    for label, early in (("still", "run"), ("walk", "climb")):
+        labels[(labels == early) & (index < 30)] = label
+        labels[(labels == label) & (index >= 30)] = early
+    place = rows.schema.names.index("label")
+    return rows.set_column(place, "label", pa.array(labels.tolist()))
+
+
+@pytest.mark.parametrize("late", [None, LateLabels(wait=None, most_rows=12)])
+@pytest.mark.parametrize("window", [None, 7.0])
+@pytest.mark.parametrize(
+    "spec",
+    [RidgeSpec(intervals=0.8, max_classes=2), AutoSpec(max_classes=2)],
+    ids=lambda spec: spec.learner,
+)
+def test_classes_that_give_way(
+    spec: LearnerSpec, window: float | None, late: LateLabels | None
+) -> None:
+    spec = dataclasses.replace(spec, inputs="features")
+    found = compared(spec, late_classes(), late=late, window=window, snapshot_every=20.0)
+    last = codec.decode_learner(found.snapshots["a"][-1]).state
+    assert set(last.classes) == {"run", "climb"} and len(names_of(last)) == 4
+    totals = [line for line in found.metrics if "'start': None" in line]
+    # Metrics and predictions name classes with and without a place, and labels that had none.
+    for name in ("still", "walk", "run", "climb", "(other)"):
+        assert f"'{name}'" in totals[0]
+    last_rows = found.predictions[280:300]
+    assert all("'prediction': 'run'" in row or "'climb'" in row for row in last_rows)
 
 
 @pytest.mark.parametrize("window", [1.0, 7.0, 1000.0])

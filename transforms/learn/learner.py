@@ -19,6 +19,7 @@ from kerneltrack.fleet.learn import prediction_columns
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.board import Board
+from kerneltrack.learners.common.kept_classes import names_of
 from kerneltrack.limits import MOST, MOST_GIVEN, TIME_LIMIT, check_whole
 from kerneltrack.registry import get_learner
 from kerneltrack.snapshots.header import About, learner_about, read_about
@@ -66,7 +67,7 @@ class Learning(NamedTuple):
         """Return what it has come to after rows of which none waits, as none did before."""
         waiting = self.waiting
         if waiting is not None:
-            waiting = waiting.moved(rows, state.classes)
+            waiting = waiting.moved(rows, names_of(state))
         return self._replace(state=state, board=board, rows=rows, time=time, waiting=waiting)
 
     @property
@@ -181,7 +182,7 @@ def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Lear
             raise ValueError(f"labels = {names!r}")
         board = Board.empty()
         if any(field.startswith(_BOARD) for field in beside):
-            classes = len(snapshot.state.classes)
+            classes = len(names_of(snapshot.state))
             most = MOST if own else MOST_GIVEN
             board = Board.from_arrays(_part(beside, _BOARD), spec, classes, most)
         pending = from_arrays(spec, _part(beside, _PENDING), names)
@@ -203,7 +204,7 @@ def _waiting(
     state: LearnerState,
     next_row: int,
     beside: dict[str, npt.NDArray[Any]],
-    names: list[str] | None,
+    labels: list[str] | None,
 ) -> PredictedRows:
     columns, said = _part(beside, _WAITING), _part(beside, _SAID)
     if not columns:
@@ -215,7 +216,7 @@ def _waiting(
         columns.get("time"),
         columns["clock"],
         columns["z"],
-        from_codes(columns["label"], names),
+        from_codes(columns["label"], labels),
     )
     given: dict[str, npt.NDArray[Any]] = {"valid": said.pop("valid").astype(np.bool_), **said}
     for name in prediction_columns(none.said).keys() - given.keys():
@@ -230,7 +231,7 @@ def _waiting(
     lengths = {len(array) for array in (*columns.values(), *given.values())}
     if lengths != {count} or first < 0 or rows.z.shape[1:] != none.rows.z.shape[1:]:
         raise ValueError("the rows that wait do not fit each other")
-    code = given.get("code", np.zeros(0))
-    if ((code < -1) | (code >= len(state.classes))).any():
+    code, names = given.get("code", np.zeros(0)), names_of(state)
+    if ((code < -1) | (code >= len(names))).any():
         raise ValueError("rows were predicted to be of classes that are not known")
-    return PredictedRows(rows, dataclasses.replace(none.said, classes=state.classes, **given))
+    return PredictedRows(rows, dataclasses.replace(none.said, classes=names, **given))

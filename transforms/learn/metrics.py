@@ -13,6 +13,7 @@ from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.auto.learner import EXPERTS as AUTO_EXPERTS
 from kerneltrack.learners.auto.learner import AutoState, course
 from kerneltrack.learners.common.board import SUMS, Line, wide_sums
+from kerneltrack.learners.common.kept_classes import names_of
 from transforms.chunks import Chunk
 from transforms.write.schemas import EXPERTS, guess_columns
 
@@ -138,13 +139,14 @@ def _agreement(pairs: Sequence[IntArray]) -> tuple[pa.Array, pa.Array]:
 def _confusion(told: Sequence[tuple[LearnerState, Sequence[Line]]]) -> pa.Array:
     """Return the lines' confusions; each learner's classes are named in one table of all."""
     pairs = [line.tally.pairs for _, lines in told for line in lines]
-    sizes = np.array([len(state.classes) for state, _ in told])
+    known = [names_of(state) for state, _ in told]
+    sizes = np.array([len(own) for own in known])
     owner = np.repeat(
         np.arange(len(told)), [sum(len(line.tally.pairs) for line in lines) for _, lines in told]
     )
     # Behind a learner's classes stands what is none of them.
     first = np.cumsum(sizes + 1) - sizes - 1
-    names = pa.array([name for state, _ in told for name in (*state.classes, OTHER)], pa.string())
+    names = pa.array([name for own in known for name in (*own, OTHER)], pa.string())
     whole = np.concatenate(pairs)
     cells = pa.StructArray.from_arrays(
         [

@@ -105,10 +105,10 @@ def advance_late(
     known = [_late(late, now, more) for now, more in zip(before, rows, strict=True)]
     states = [_begun(now)[0] for now in before]
     steps = [LateRows(own.whole.z, own.due, own.labels) for own in known]
-    states, said = predict_late(spec, states, steps)
+    states, said, codes = predict_late(spec, states, steps)
     after, ready = [], []
-    each = zip(before, rows, known, states, said, outcomes, strict=True)
-    for now, more, own, state, now_said, outcome in each:
+    each = zip(before, rows, known, states, said, codes, outcomes, strict=True)
+    for now, more, own, state, now_said, now_codes, outcome in each:
         outcome.predicted.append(PredictedRows(more, now_said))
         predicted = PredictedRows(own.whole, join_predictions(_begun(now)[1].said, now_said))
         rest = predicted.part(len(own.labels), len(own.whole))
@@ -118,7 +118,7 @@ def advance_late(
         time = None if more.time is None else int(more.clock[-1])
         now = now._replace(state=state, rows=more.first + len(more), time=time)  # noqa: PLW2901
         after.append(now._replace(waiting=rest, pending=pending))
-        ready.append((predicted.part(0, len(own.labels)), own.labels))
+        ready.append((predicted.part(0, len(own.labels)), own.labels, now_codes))
     after = _scored(plan, after, ready, outcomes)
     if plan.window is None:
         return after
@@ -159,14 +159,15 @@ def settle_each(
     for now, outcome in zip(before, outcomes, strict=True):
         state, waiting = _begun(now)
         rows, labels = waiting.rows, waiting.rows.label
+        codes = np.zeros(0, np.int64)
         if len(waiting) or now.pending:
             labels, pending = take_labels(now.pending, rows.first, rows.time, labels)
             outcome.lost.append(left_over(pending, now.open_rows))
-            state = learn_late(spec, state, rows.z, labels)
+            state, codes = learn_late(spec, state, rows.z, labels)
             none = waiting.part(len(rows), len(rows))
             now = now._replace(state=state, waiting=none, pending=Pending.none(spec))  # noqa: PLW2901
         after.append(now)
-        ready.append((waiting, labels))
+        ready.append((waiting, labels, codes))
     return _scored(plan, after, ready, outcomes)
 
 
@@ -186,23 +187,23 @@ def _begun(now: Learning) -> tuple[LearnerState, PredictedRows]:
 def _scored(
     plan: Plan,
     before: Sequence[Learning],
-    ready: Sequence[tuple[PredictedRows, LabelArray]],
+    ready: Sequence[tuple[PredictedRows, LabelArray, IntArray]],
     outcomes: Sequence[Outcome],
 ) -> list[Learning]:
     """Compare earlier predictions of models with the labels that came since, and give them out."""
     after = list(before)
-    some = [place for place, (predicted, _) in enumerate(ready) if len(predicted)]
+    some = [place for place, (predicted, *_) in enumerate(ready) if len(predicted)]
     if not some:
         return after
     settled = [
-        SettledRows(predicted.rows.z, predicted.rows.clock, predicted.said, labels)
-        for predicted, labels in (ready[place] for place in some)
+        SettledRows(predicted.rows.z, predicted.rows.clock, predicted.said, labels, codes)
+        for predicted, labels, codes in (ready[place] for place in some)
     ]
     states = [_begun(after[place])[0] for place in some]
     boards = [after[place].board for place in some]
     found = score_late(plan.spec, states, boards, settled, plan.window)
     for place, state, said, board, lines in zip(some, *found, strict=True):
-        (predicted, labels), outcome = ready[place], outcomes[place]
+        (predicted, labels, _), outcome = ready[place], outcomes[place]
         after[place] = after[place]._replace(state=state, board=board)
         outcome.lines += lines
         outcome.settled.append((PredictedRows(predicted.rows, said), to_column(labels)))

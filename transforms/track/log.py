@@ -26,7 +26,7 @@ from transforms.keyed.expiry import Kept
 from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
-LOG_VERSION = 10
+LOG_VERSION = 11
 MOST_ENTRIES = 64
 MOST_APPENDED = MOST_ENTRIES // 2
 """Entries of a log that another model is appended to, at most."""

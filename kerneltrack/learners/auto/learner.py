@@ -113,6 +113,7 @@ from kerneltrack.learners.common.base import (
     FloatArray,
     IntArray,
 )
+from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.labels import Coded, no_labels
 from kerneltrack.learners.common.prequential import (
     CENTRED,
@@ -137,6 +138,8 @@ MET, LATEST, MAPPED, ANEW, ANEW_END = range(COUNTS, COUNTS + 5)
 """Places in `counts` behind those of all learners."""
 MEMORIES, SIDE, REALS, FERN_TESTS = 2, 8, 6, 4
 LEAVES = 2**FERN_TESTS
+NO_CLASS = -1.0
+"""Label of a row of the window whose class gave way to another."""
 LOSS, RIGHT, WEIGHT = range(3)
 """Columns of `tally`."""
 SPANS = 32
@@ -184,8 +187,8 @@ class AutoState(NamedTuple):
 
     With D channels, r features, m landmarks, p = 1 + D + m + r, F ferns, C classes (1 in
     regression) and w rows in the window, W at most, the bytes of its arrays are
-    8(q(q + 4) + 2p(C + 1) + (m + 1)D + C(D + C + 2) + 8F(2C + 3) + w + 800) + 4v(D + r), q and v
-    being p rounded up to fours and w to eights; 16 more in regression.
+    8(q(q + 4) + 2p(C + 1) + (m + 1)D + C(D + C + 3) + 8F(2C + 3) + w + 800) + 4v(D + r), q and v
+    being p rounded up to fours and w to eights; 8 more in regression.
 
     Attributes:
         factors: (2, q(q+4)/2) N of each memory, four rows at a time with all columns up to theirs.
@@ -206,7 +209,7 @@ class AutoState(NamedTuple):
         fern_squares: (16F,) G of each leaf.
         recent: (v(D + r)/8, 8) the window's rows in single precision, eight side by side with a
             line for each input; when it is full the oldest row makes room.
-        recent_labels: (w,) their targets or classes' places.
+        recent_labels: (w,) their targets or classes' places, -1 where a class gave way to another.
         tally: (16, 3) of each expert, the mixture last: its loss (log loss; squared error), rows
             it had right (of the last label: rows that had it, too), and weight it had, over the
             rows learned from.
@@ -215,11 +218,11 @@ class AutoState(NamedTuple):
         reals: (6,) what has come towards the next landmark; labels of late that were as the last
             one, and that were not; the last target; mean squared error and mean square of late,
             both in the variance of targets.
-        sums: (4,), in regression (6,), as in `LearnerState`.
+        sums: (4 + C,), in regression (6,), as in `LearnerState`.
         counts: (9,) as in `LearnerState`, then landmarks, the last label's place plus 1, whether
             the map is there, and the places in the window of the next row that is to be learned
             anew, and of the one behind the last.
-        classes: As in `LearnerState`.
+        classes, kept: As in `LearnerState`.
     """
 
     factors: FloatArray
@@ -246,6 +249,7 @@ class AutoState(NamedTuple):
     sums: FloatArray
     counts: IntArray
     classes: tuple[str, ...]
+    kept: KeptClasses | None = None
 
     @property
     def met(self) -> int:
@@ -374,7 +378,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         self, spec: AutoSpec, state: AutoState, classes: tuple[str, ...], rows: int
     ) -> AutoState:
         """Return a copy of a state with room for the classes and rows of a call."""
-        named = {name: array.copy() for name, array in self.arrays(state).items()}
+        named: dict[str, Any] = {name: array.copy() for name, array in self.arrays(state).items()}
         more = (len(classes) if spec.classifies else 1) - state.aims.shape[1]
         named["aims"] = np.pad(named["aims"], ((0, 0), (0, more)))
         named["fern_weights"] = np.pad(named["fern_weights"], ((0, 0), (0, more)))
@@ -387,6 +391,21 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         named["recent"] = np.pad(named["recent"], ((0, lines), (0, 0)))
         named["recent_labels"] = np.pad(named["recent_labels"], (0, kept - before))
         return AutoState(**named, classes=classes)
+
+    def vacated(self, spec: AutoSpec, state: AutoState, place: int) -> AutoState:
+        """Return a state that knows nothing of the class in a place; its rows are of no class."""
+        named = {
+            name: getattr(state, name).copy()
+            for name in ("aims", "chase", "seen", "following", "fern_weights", "counts")
+        }
+        for name in ("aims", "fern_weights", "following"):
+            named[name][:, place] = 0.0
+        for name in ("chase", "seen", "following"):
+            named[name][place] = 0.0
+        if named["counts"][LATEST] == place + 1:
+            named["counts"][LATEST] = 0
+        labels = np.where(state.recent_labels == place, NO_CLASS, state.recent_labels)
+        return state._replace(recent_labels=labels, **named)
 
     def process(
         self,
@@ -440,7 +459,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             "tally": real(many + 1, 3),
             "course": real(SPANS, many),
             "reals": real(REALS),
-            "sums": real(many_sums(spec)),
+            "sums": real(many_sums(spec, classes)),
             "counts": whole(ANEW_END + 1),
         }
 
@@ -461,8 +480,9 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             counts = getattr(state, name)
             if not (counts >= 0.0).all():
                 raise ConfigError(f"state.{name}", float(counts.min()), "numbers from 0 on")
-        places = state.recent_labels
-        if spec.classifies and not np.isin(places, np.arange(len(state.classes))).all():
+        places, kept = state.recent_labels, state.kept
+        first = int(NO_CLASS) if kept is not None and kept.changed else 0
+        if spec.classifies and not np.isin(places, np.arange(first, len(state.classes))).all():
             raise ConfigError("state.recent_labels", places.tolist(), "places of classes")
         if not (state.pivots > 0.0).all():
             raise ConfigError("state.pivots", float(state.pivots.min()), "numbers above 0")

@@ -5,8 +5,8 @@ then scored, then learned from, in order. Labels may be missing (the row is pred
 come late (`score` and `learn` take them up, with the features as they were predicted from).
 
 Classes need not be known beforehand: each takes its place in the order of first appearance, up
-to `max_classes`. A row of a further class is predicted and scored (as wrong), never learned
-from, and counted.
+to `max_classes`. Of more the most frequent are kept (see `kept_classes`): a row of a class without
+a place is predicted and scored (as wrong), not learned from, and counted.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.label_sets import named_flags
 from kerneltrack.learners.common.spec import (
     LearnerSpec,
@@ -52,17 +53,18 @@ class LearnerState(Protocol):
     """Arrays that the states of all learners have; each learner adds its own.
 
     Attributes:
-        sums: (4,) squared and absolute errors of the rows scored (regression); β, by which decision
-            values become probabilities, and the curvature met so far (see `prequential`). (6,) in
-            regression: behind them mean and variance of the targets learned from. With balanced
-            classes, behind them how many labels each of `max_classes` classes had. Three more where
-            intervals are asked for: the logarithm of the bound of errors, errors so far, and
-            errors in a row that were above it (below 0: that were not).
+        sums: (4 + C,) squared and absolute errors of the rows scored (regression); β, by which
+            decision values become probabilities, and the curvature met so far (see `prequential`).
+            (6,) in regression: behind them mean and variance of the targets learned from. Of
+            classes, behind them how many labels each had. Three more where intervals are asked for:
+            the logarithm of the bound of errors, errors so far, and errors in a row that were above
+            it (below 0: that were not).
         counts: Rows scored, rows predicted correctly, rows learned from, labels that could not be
-            used (a class beyond `max_classes`, a target that is not finite); a learner may count
-            more behind these.
-        classes: Names of the classes, in the order of first appearance, each of at most 200
-            characters.
+            used (a class without a place, a target that is not finite); a learner may count more
+            behind these.
+        classes: Names of the classes, by their places, each of at most 200 characters: in the order
+            of first appearance as long as all classes have one.
+        kept: What is known of further classes; None where there are none (see `kept_classes`).
     """
 
     @property
@@ -78,6 +80,11 @@ class LearnerState(Protocol):
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes."""
+        ...
+
+    @property
+    def kept(self) -> KeptClasses | None:
+        """What is known of classes without a place."""
         ...
 
 
@@ -193,8 +200,7 @@ class Learner(Protocol):
         spec: Any,
         states: Sequence[Any],
         features: npt.ArrayLike,
-        labels: Any,
-        classes: Sequence[tuple[str, ...]],
+        block: Any,
         starts: IntArray,
         stops: IntArray,
     ) -> tuple[list[Any], Predictions]:
@@ -204,14 +210,13 @@ class Learner(Protocol):
             spec: The spec.
             states: Those of the models, at least one, of the same width; not written to.
             features: Shape (n, width); a model's rows follow one another.
-            labels: `labels.Coded`, n of them, by the places in their model's classes; none of a
-                row whose features are refused.
-            classes: Of each model all that it knows after its rows.
+            block: `labels.CodedBlock`, the labels of the n rows; none of a row whose features are
+                refused.
             starts: (m,) place of each model's first row.
             stops: (m,) place after its last.
 
         Returns:
-            The new states, and the rows' predictions, by each model's own codes.
+            The new states, and the rows' predictions, by each model's own codes for life.
         """
         ...
 

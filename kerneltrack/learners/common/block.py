@@ -71,7 +71,7 @@ def learn_block(
     """
     states, boards = [state for state, _ in begun], [board for _, board in begun]
     after, said, block = update_block(spec, states, inputs, labels, starts, stops)
-    numbers = block.labels.codes if spec.classifies else labels[1]
+    numbers = block.codes if spec.classifies else labels[1]
     before = [board.guesses for board in boards]
     guesses, guessed = guess_each(spec, before, inputs, numbers, starts, stops)
     marks = scored_rows(spec, clock, said, numbers, guessed)
@@ -99,18 +99,16 @@ def update_block(
     """Let models go through their rows, without metrics; arguments as of `learn_block`.
 
     Returns:
-        The states; the predictions, by each model's own codes; the labels as numbers.
+        The states; the predictions, by each model's own codes for life; the labels as numbers.
     """
     names, values = labels
     if spec.classifies:
-        known = [state.classes for state in states]
-        block = coded_each(spec, known, names, values, starts, stops)
+        block = coded_each(spec, states, names, values, starts, stops)
     else:
         told = coded_targets(values, np.ones(len(values), np.bool_))
-        block = CodedBlock(told, [], np.zeros(0, np.int64), np.zeros(len(starts) + 1, np.int64))
-    after, said = get_learner(spec.learner).update_each(
-        spec, states, inputs, block.labels, block.classes, starts, stops
-    )
+        none, ends = np.zeros(0, np.int64), np.zeros(len(starts) + 1, np.int64)
+        block = CodedBlock(told, [], none, ends, told.codes, {})
+    after, said = get_learner(spec.learner).update_each(spec, states, inputs, block, starts, stops)
     return after, said, block
 
 

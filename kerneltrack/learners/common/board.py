@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.base import Predictions
 from kerneltrack.learners.common.guesses import GUESSES, Guesses
+from kerneltrack.learners.common.kept_classes import most_names
 from kerneltrack.learners.common.label_sets import of_sets
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import MOST
@@ -68,7 +69,8 @@ class Tally(NamedTuple):
             many intervals held their target, their widths and interval scores; (7,) how many sets
             held their label, and their classes.
         pairs: (m, 3) label, prediction, count of the rows scored, by the classes' codes; a label
-            without one has code `max_classes`. Sorted, at most (max_classes + 1)·max_classes.
+            without one has code `kept_classes.most_names`. Sorted, at most (C + 1)·C with C
+            classes that have or had a place.
     """
 
     counts: IntArray
@@ -123,7 +125,7 @@ class Board(NamedTuple):
         Args:
             arrays: By name.
             spec: The learner's.
-            classes: Those that are known.
+            classes: Those that have or had a place.
             most: Largest count.
 
         Raises:
@@ -141,7 +143,7 @@ class Board(NamedTuple):
                     raise ValueError(f"{part} has counts that are not from 0 to {most}")
             pairs = tally.pairs.reshape(-1, 3)
             codes = pairs[:, :2]
-            if (codes < 0).any() or (codes > [spec.max_classes, classes - 1]).any():
+            if (codes < 0).any() or (codes > [most_names(spec), classes - 1]).any():
                 raise ValueError(f"{part} counts classes that are not known")
             tallies.append(tally._replace(pairs=pairs))
         span = arrays["span"].tolist()
@@ -215,7 +217,7 @@ def scored_rows(
         spec: The learner's.
         clock: (n,) times.
         said: Scored predictions.
-        labels: Theirs: places in the classes, below 0 without one; targets, NaN without one.
+        labels: Theirs: codes of classes, below 0 without one; targets, NaN without one.
         guessed: (n, 3) what the guesses made of the rows.
     """
     if said.code is None:
@@ -223,7 +225,7 @@ def scored_rows(
         if spec.intervals is not None and said.lower is not None and said.upper is not None:
             within = of_intervals(spec.intervals, said.lower, said.upper, labels)
         return ScoredRows(clock, said.scored, None, said.error, None, None, guessed, within)
-    codes = np.column_stack([np.where(labels < 0, spec.max_classes, labels), said.code])
+    codes = np.column_stack([np.where(labels < 0, most_names(spec), labels), said.code])
     within = None if said.members is None else of_sets(said.members, labels)
     return ScoredRows(clock, said.scored, said.correct, None, said.score, codes, guessed, within)
 

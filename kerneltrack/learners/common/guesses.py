@@ -13,7 +13,7 @@ predicted the row: the commonest label and the ridge a little, the last label al
 summary and report leave that out then. The ridge is left out where a
 row has more than `MOST_CHANNELS` channels, as it grows as their square.
 
-Cost O(D² + CD) a labelled row, at D = 12 some .5 µs; state 8((D + 1)² + C(D + 3) + 19) bytes.
+Cost O(D² + CD) a labelled row, at D = 12 some .5 µs; state 8((D + 1)² + C(D + 4) + 19) bytes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.labels import (
-    MISSING,
-    Coded,
-    coded_targets,
-)
-from kerneltrack.learners.common.spec import LearnerSpec
+from kerneltrack.learners.common.kept_classes import MISSING, most_names
+from kerneltrack.learners.common.labels import Coded, CodedBlock, coded_targets
+from kerneltrack.learners.common.spec import MAX_CLASSES, LearnerSpec
 from kerneltrack.learners.linear.common import LinearState
 from kerneltrack.learners.linear.ridge import Ridge
 from kerneltrack.learners.linear.spec import RidgeSpec
@@ -68,7 +65,8 @@ class Guesses(NamedTuple):
 
 
 def _ridge_spec(spec: LearnerSpec) -> RidgeSpec:
-    return RidgeSpec(task=spec.task, max_classes=spec.max_classes, bias=True)
+    most = min(most_names(spec), MAX_CLASSES)
+    return RidgeSpec(task=spec.task, max_classes=most, bias=True)
 
 
 def channels_of(ridge: LinearState) -> int:
@@ -131,22 +129,27 @@ def guess_each(
     if not ridges:
         marks[:, -1] = np.nan
         return [*found], marks
+    ridge_spec = _ridge_spec(spec)
     if spec.classifies:
-        told = told._replace(codes=np.maximum(told.codes, MISSING))
-    after, said = Ridge().update_each(
-        _ridge_spec(spec),
-        ridges,
-        inputs[:, : channels_of(ridges[0])],
-        told,
-        [tuple(map(str, state.order.tolist())) for state in found],
-        starts,
-        stops,
-    )
+        within = told.codes < ridge_spec.max_classes
+        told = told._replace(codes=np.maximum(np.where(within, told.codes, MISSING), MISSING))
+    block = _ridge_block(ridge_spec, told, [state.order for state in found])
+    rows = inputs[:, : channels_of(ridges[0])]
+    after, said = Ridge().update_each(ridge_spec, ridges, rows, block, starts, stops)
     if said.correct is not None:
         marks[:, -1] = said.correct
     elif said.error is not None:
         marks[:, -1] = np.where(said.scored, said.error, 0.0) ** 2
     return [own._replace(ridge=ridge) for own, ridge in zip(found, after, strict=True)], marks
+
+
+def _ridge_block(spec: RidgeSpec, told: Coded, orders: Sequence[IntArray]) -> CodedBlock:
+    """Return labels as the ridges take them; classes are named by their codes."""
+    kept = [order[: spec.max_classes] for order in orders]
+    whole = np.concatenate(kept)
+    names = [str(code) for code in range(int(whole.max(initial=-1)) + 1)]
+    ends = np.cumsum([0, *map(len, kept)])
+    return CodedBlock(told, names, whole, ends, told.codes, {})
 
 
 def _places(order: IntArray, codes: IntArray) -> tuple[IntArray, IntArray]:
@@ -199,7 +202,7 @@ def from_arrays(
     check_whole("guesses.seen", found["seen"], most=most)
     check_whole("guesses.order", order)
     check_whole("guesses.places", places, most=most)
-    if len(set(order.tolist())) != many or (order >= spec.max_classes).any() or places[1] > many:
+    if len(set(order.tolist())) != many or (order >= most_names(spec)).any() or places[1] > many:
         raise ConfigError("guesses.order", order.tolist(), "different classes that are known")
     ridge = None
     if len(plain) < len(arrays):
@@ -208,7 +211,9 @@ def from_arrays(
             for name, array in arrays.items()
             if name.startswith(_RIDGE)
         }
-        classes = [str(code) for code in order.tolist()] if spec.classifies else []
-        ridge = Ridge().from_arrays(_ridge_spec(spec), parts, {"classes": classes})
+        of_ridge = _ridge_spec(spec)
+        known = order.tolist()[: of_ridge.max_classes] if spec.classifies else []
+        classes = [str(code) for code in known]
+        ridge = Ridge().from_arrays(of_ridge, parts, {"classes": classes})
         check_whole("guesses.ridge.counts", ridge.counts, most=most)
     return Guesses(ridge=ridge, **found)

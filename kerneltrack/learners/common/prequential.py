@@ -83,8 +83,23 @@ from kerneltrack.learners.common.base import (
     Predictions,
 )
 from kerneltrack.learners.common.costs import table_of
-from kerneltrack.learners.common.label_sets import no_sets
-from kerneltrack.learners.common.labels import MAX_NAME, MAX_TARGET, Coded, coded, no_labels
+from kerneltrack.learners.common.kept_classes import (
+    MAX_NAME,
+    Turn,
+    from_header,
+    names_of,
+    to_header,
+)
+from kerneltrack.learners.common.label_sets import moved, no_sets
+from kerneltrack.learners.common.labels import (
+    MAX_TARGET,
+    Coded,
+    CodedBlock,
+    Given,
+    coded,
+    compared,
+    no_labels,
+)
 from kerneltrack.learners.common.spec import WEIGHTS, LearnerSpec
 from kerneltrack.limits import MOST, Like, check_counts, copies_like
 from kerneltrack.native.binding import call
@@ -112,6 +127,7 @@ class Mode(NamedTuple):
         predict: Fill the predictions and score them.
         learn: Learn from the labels.
         regression: Targets instead of classes.
+        counted: Labels are counted by class; not those of rows that were when they came.
         known: Classes known at the first row; in regression 1 once a target was learned from.
         units: What targets are learned as: `AS_THEY_ARE`, `SCALED` or `CENTRED`.
         coverage: Share of labels that intervals or sets are to hold; 0: there are none.
@@ -122,6 +138,7 @@ class Mode(NamedTuple):
     predict: bool
     learn: bool
     regression: bool
+    counted: bool
     known: int
     units: int
     coverage: float
@@ -201,6 +218,26 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         """
 
     @abc.abstractmethod
+    def vacated(self, spec: _S, state: _T, place: int) -> _T:
+        """Return a state of a classifier that knows nothing of the class in a place.
+
+        Args:
+            spec: The spec.
+            state: Not written to.
+            place: The class's. Its name and its count of labels are for the caller to change.
+        """
+
+    def room(self, spec: _S, state: _T, classes: tuple[str, ...], rows: int) -> _T:
+        """Return `roomy` with a count of labels for each class."""
+        found = self.roomy(spec, state, classes, rows)
+        more = len(classes) - len(state.classes)
+        if spec.classifies and more:
+            end = SUMS + len(state.classes)
+            found = found._replace(sums=np.insert(state.sums, [end] * more, 0.0))
+        whole: _T = found._replace(kept=state.kept)
+        return whole
+
+    @abc.abstractmethod
     def process(
         self, spec: _S, mode: Mode, state: _T, features: FloatArray, labels: Coded, out: Predicted
     ) -> _T:
@@ -235,25 +272,18 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         spec: _S,
         states: Sequence[_T],
         features: npt.ArrayLike,
-        labels: Coded,
-        classes: Sequence[tuple[str, ...]],
+        block: CodedBlock,
         starts: IntArray,
         stops: IntArray,
     ) -> tuple[list[_T], Predictions]:
         """Let many models go through their rows; see `Learner.update_each`."""
         rows, valid = self.checked_rows(spec, states[0], features)
-        out = empty_predictions(spec, valid, max(map(len, classes), default=0))
-        known = np.concatenate([[0], np.cumsum(labels.codes >= 0)])
-        learned = (known[stops] - known[starts]).tolist()
+        out = empty_predictions(spec, valid, int(np.diff(block.ends).max(initial=0)))
         after = []
-        spans = zip(starts.tolist(), stops.tolist(), strict=True)
-        each = zip(states, spans, classes, learned, strict=True)
-        for state, (start, stop), own, many in each:
-            mode = self.mode(spec, state, True, True, own)
-            room = self.roomy(spec, state, own, many)
-            given = Coded(labels.codes[start:stop], labels.targets[start:stop])
-            told = out.part(start, stop)
-            after.append(self.process(spec, mode, room, rows[start:stop], given, told))
+        spans = zip(states, starts.tolist(), stops.tolist(), strict=True)
+        for model, (state, start, stop) in enumerate(spans):
+            told, given = out.part(start, stop), block.given(model, start, stop)
+            after.append(self._run(spec, state, rows[start:stop], given, told, True))
         return after, _predictions(spec, (), out)
 
     def learn(self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels) -> _T:
@@ -267,16 +297,19 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     def predict(self, spec: _S, state: _T, features: npt.ArrayLike) -> Predictions:
         """Predict rows with the state as it is; see `Learner.predict`."""
         rows, valid = self.checked_rows(spec, state, features)
-        out = empty_predictions(spec, valid, len(state.classes))
+        names = names_of(state)
+        out = empty_predictions(spec, valid, len(names))
         mode = self.mode(spec, state, True, False)
         self.process(spec, mode, state, rows, no_labels(len(rows)), out)
-        return _predictions(spec, state.classes, out)
+        if state.kept is not None:
+            _write_codes(out, state.kept.codes)
+        return _predictions(spec, names, out)
 
     def score(
         self, spec: _S, state: _T, predictions: Predictions, labels: Labels
     ) -> tuple[_T, Predictions]:
         """Score predictions against labels that came late; see `Learner.score`."""
-        numbers, _ = coded(spec, state.classes, labels, predictions.valid, grow=False)
+        numbers = compared(spec, names_of(state), labels, predictions.valid)
         empty = empty_predictions(spec, predictions.valid)
         out = empty._replace(
             code=empty.code if predictions.code is None else np.array(predictions.code, np.int64),
@@ -307,7 +340,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     def arrays(self, state: _T) -> dict[str, npt.NDArray[Any]]:
         """Return the state's arrays by name."""
         named: dict[str, npt.NDArray[Any]] = state._asdict()
-        del named["classes"]
+        del named["classes"], named["kept"]
         return named
 
     def numbers_of(self, state: _T) -> tuple[npt.NDArray[Any], ...]:
@@ -316,23 +349,26 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
 
     def header(self, state: _T) -> dict[str, Any]:
         """Return the classes."""
-        return {"classes": list(state.classes)}
+        found = {"classes": list(state.classes)}
+        return found if state.kept is None else {**found, "kept": to_header(state.kept)}
 
     def from_arrays(
         self, spec: _S, arrays: dict[str, npt.NDArray[Any]], header: dict[str, Any]
     ) -> _T:
         """Make a state of what `arrays` and `header` gave; see `Learner.from_arrays`."""
         classes = _checked_classes(spec, header.get("classes"))
-        names = [name for name in self.state_type._fields if name != "classes"]
+        kept = from_header(spec, classes, header.get("kept"))
+        names = [name for name in self.state_type._fields if name not in ("classes", "kept")]
         if set(arrays) != set(names):
             raise ConfigError("state", sorted(set(arrays) ^ set(names)), ", ".join(names))
         layout = self.layout(spec, arrays, len(classes) if spec.classifies else 1)
-        state = self.state_type(classes=classes, **copies_like("state", arrays, layout))
+        found = copies_like("state", arrays, layout)
+        state = self.state_type(classes=classes, kept=kept, **found)
         check_counts("state.counts", state.counts)
         if not spec.classifies:
             _check_units(*state.sums[[TARGET_MEAN, TARGET_VARIANCE]].tolist())
-        if spec.class_weight:
-            _check_seen(state.sums[SUMS : SUMS + spec.max_classes])
+        else:
+            _check_seen(state.sums[SUMS : SUMS + len(classes)])
         if spec.intervals is not None:
             _check_errors(*state.sums[-ERROR_SUMS:].tolist())
         beta, curvature = state.sums[[BETA, CURVATURE]].tolist()
@@ -380,7 +416,9 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         balanced = WEIGHTS.index(spec.class_weight)
         costs = table_of(spec.costs, state.classes if classes is None else classes)
         units = self.units(spec)
-        return Mode(predict, learn, not spec.classifies, known, units, coverage, balanced, costs)
+        return Mode(
+            predict, learn, not spec.classifies, True, known, units, coverage, balanced, costs
+        )
 
     def in_target_units(self, spec: _S, state: _T, values: FloatArray) -> FloatArray:
         """Return values of a loop, (n, k), in the units of targets; those of classes as is."""
@@ -410,20 +448,74 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     ) -> tuple[_T, Predictions]:
         rows, valid = self.checked_rows(spec, state, features)
         known = valid if weights is None else valid & (self._checked_weights(weights, valid) > 0.0)
-        numbers, classes = coded(spec, state.classes, labels, known, grow=True)
+        given = coded(spec, state, labels, known)
         if weights is not None:
-            numbers = numbers._replace(weights=np.where(known, weights, 1.0))
+            numbers = given.labels._replace(weights=np.where(known, weights, 1.0))
+            given = given._replace(labels=numbers)
+        out = empty_predictions(spec, valid, len(given.names))
+        after = self._run(spec, state, rows, given, out, predict)
+        return after, _predictions(spec, given.names, out)
+
+    def _run(
+        self, spec: _S, state: _T, rows: FloatArray, given: Given, out: Predicted, predict: bool
+    ) -> _T:
+        """Run a model's rows through the loop, stretch by stretch between changes of classes."""
+        turnover = given.turnover
+        if turnover is None:
+            return self._stretch(spec, state, given.classes, rows, given.labels, out, predict)
+        codes = range(spec.max_classes) if state.kept is None else state.kept.codes
+        classes, codes = list(turnover.classes), list(codes)
+        starts = [0, *(turn.row for turn in turnover.turns)]
+        stops = [*starts[1:], len(rows)]
+        for turn, start, stop in zip((None, *turnover.turns), starts, stops, strict=True):
+            if turn is not None:
+                classes[turn.place], codes[turn.place] = turn.name, turn.code
+                state = self._turned(spec, state, turn, tuple(classes))
+                state = state._replace(kept=turnover.kept)
+            if start < stop:
+                labels, told = given.labels.part(start, stop), out.part(start, stop)
+                own = tuple(classes), rows[start:stop], labels, told, predict
+                state = self._stretch(spec, state, *own)
+                _write_codes(told, codes)
+        after: _T = state._replace(kept=turnover.kept)
+        return after
+
+    def _stretch(
+        self,
+        spec: _S,
+        state: _T,
+        classes: tuple[str, ...],
+        rows: FloatArray,
+        labels: Coded,
+        out: Predicted,
+        predict: bool,
+    ) -> _T:
+        """Run rows through the loop; `classes`: those that have a place after them."""
         mode = self.mode(spec, state, predict, True, classes)
-        out = empty_predictions(spec, valid, len(classes))
-        room = self.roomy(spec, state, classes, int(np.count_nonzero(numbers.codes >= 0)))
-        after = self.process(spec, mode, room, rows, numbers, out)
-        return after, _predictions(spec, classes, out)
+        room = self.room(spec, state, classes, int(np.count_nonzero(labels.codes >= 0)))
+        return self.process(spec, mode, room, rows, labels, out)
+
+    def _turned(self, spec: _S, state: _T, turn: Turn, classes: tuple[str, ...]) -> _T:
+        """Return a state in which a class has taken the place of another."""
+        state = self.vacated(spec, state, turn.place)
+        sums = state.sums.copy()
+        sums[SUMS + turn.place] = turn.labels
+        found: _T = state._replace(sums=sums, classes=classes)
+        return found
 
 
-def many_sums(spec: LearnerSpec) -> int:
-    """Return how many entries a state's sums have."""
-    own = SUMS if spec.classifies else TARGET_VARIANCE + 1
-    own += spec.max_classes if spec.class_weight else 0
+def _write_codes(out: Predicted, codes: Sequence[int]) -> None:
+    """Write classes by their codes for life, in place of their places."""
+    out.code[:] = np.array([*codes, -1], np.int64)[out.code]
+    if len(out.members):
+        sets = moved(out.members, np.array(codes, np.int64))
+        out.members[:] = 0
+        out.members[:, : sets.shape[1]] = sets
+
+
+def many_sums(spec: LearnerSpec, classes: int) -> int:
+    """Return how many entries the sums of a state with so many classes have."""
+    own = SUMS + classes if spec.classifies else TARGET_VARIANCE + 1
     return own if spec.intervals is None else own + ERROR_SUMS
 
 
@@ -435,7 +527,7 @@ def first_sums(spec: LearnerSpec, beta: float = 4.0) -> FloatArray:
         beta: The first β: 1 for values of the logistic loss, some 4 for those that are to be about
             1 for the row's class, and 0 for the others.
     """
-    sums = np.zeros(many_sums(spec))
+    sums = np.zeros(many_sums(spec, 0))
     sums[[BETA, CURVATURE]] = beta, 1.0
     return sums
 

@@ -33,7 +33,9 @@ class LearnerSpec(Spec):
     tasks: ClassVar[tuple[str, ...]] = TASKS
 
     task: Annotated[str, OneOf(TASKS), "Learn classes or numeric targets."] = CLASSIFICATION
-    max_classes: Annotated[int, Range(1, MAX_CLASSES), "Most classes of a model."] = 100
+    max_classes: Annotated[
+        int, Range(1, MAX_CLASSES), "Most classes of a model, which keeps the most frequent."
+    ] = 100
     inputs: Annotated[
         str | None,
         OneOf(INPUTS),

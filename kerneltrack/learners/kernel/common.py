@@ -102,6 +102,15 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         found: _T = self.state_type(**named, classes=classes)
         return found
 
+    def vacated(self, spec: _S, state: _T, place: int) -> _T:
+        """Return a state that knows nothing of the class in a place, without its rows that wait."""
+        weights, counts = state.weights.copy(), state.counts.copy()
+        weights[place] = 0.0
+        early = state.early[state.early[:, -1] != place]
+        counts[EARLY] = len(early)
+        found: _T = state._replace(weights=weights, early=early, counts=counts)
+        return found
+
     def trimmed(self, spec: _S, state: _T) -> _T:
         """Return a state without the room that is not in use."""
         found: _T = state._replace(early=state.early[: int(state.counts[EARLY])].copy())
@@ -125,7 +134,7 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         """Return the state with the bandwidth of as many rows as wait for it, and these learned."""
         if not len(state.early):
             return state
-        room = self.roomy(spec, state, state.classes, 0)
+        room = self.room(spec, state, state.classes, 0)
         self._begin(spec, room)
         return self.trimmed(spec, room)
 
@@ -141,7 +150,10 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         valid = np.ones(len(rows), np.bool_)
         out = Predicted(valid, whole, real, real, real, none, none, real, real, real, sets)
         # Their labels were counted as they came, and so were errors; targets had no prediction.
-        mode = self.mode(spec, state, False, True)._replace(known=0, balanced=0)
+        mode = self.mode(spec, state, False, True)._replace(known=0, counted=False)
+        if state.kept is not None and state.kept.changed:
+            # Places are not in the order in which these rows' classes came.
+            mode = mode._replace(known=len(state.classes))
         if spec.classifies:
             mode = mode._replace(coverage=0.0)
         return self.run(spec, mode, state, rows, Coded(codes, targets), out)[1]

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners.common.base import COUNTS, LEARNED, FloatArray, IntArray
+from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
 from kerneltrack.learners.kernel.common import (
     EARLY,
@@ -55,8 +56,8 @@ class DictionaryState(NamedTuple):
 
     With M stored rows of D features, p rows of the mini-batch under way, C classes (1 in
     regression), e rows that wait for the bandwidth, and m = M where the learner projects, else 0,
-    the bytes of its arrays are 8((M + p)(D + C) + m² + m + e(D + 1) + 13), 16 more in regression;
-    M <= budget, p < rows a step, e < warmup, C <= max_classes.
+    the bytes of its arrays are 8((M + p)(D + C) + m² + m + e(D + 1) + C + 13), 8 more in
+    regression; M <= budget, p < rows a step, e < warmup, C <= max_classes.
 
     Attributes:
         rows: (M + p, D) stored rows, then those of the mini-batch under way.
@@ -65,9 +66,9 @@ class DictionaryState(NamedTuple):
         diagonal: (m,) that of K⁻¹.
         early: (e, D + 1) rows that wait for the bandwidth, each with its target or class's place.
         bandwidth: (1,) γ; 0 until it is known.
-        sums: (4,), in regression (6,), as in `LearnerState`.
+        sums: (4 + C,), in regression (6,), as in `LearnerState`.
         counts: (8,) as in `LearnerState`, then M, p, e and the steps since W was computed anew.
-        classes: As in `LearnerState`.
+        classes, kept: As in `LearnerState`.
     """
 
     rows: FloatArray
@@ -79,6 +80,7 @@ class DictionaryState(NamedTuple):
     sums: FloatArray
     counts: IntArray
     classes: tuple[str, ...]
+    kept: KeptClasses | None = None
 
     @property
     def size(self) -> int:
@@ -173,6 +175,6 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
             "diagonal": real(inverse),
             "early": real(early, width + 1),
             "bandwidth": real(1),
-            "sums": real(many_sums(spec)),
+            "sums": real(many_sums(spec, classes)),
             "counts": whole(DICTIONARY_COUNTS),
         }

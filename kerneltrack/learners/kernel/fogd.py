@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners.common.base import COUNTS, FloatArray, IntArray
+from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.kernel.common import (
@@ -61,15 +62,16 @@ class FOGDState(NamedTuple):
     """State of FOGD; see `LearnerState` for what all states hold.
 
     With D features, C classes (1 in regression), m random features and e < warmup rows that wait
-    for the bandwidth, the bytes of its arrays are 8(Cm + e(D + 1) + 12), 16 more in regression.
+    for the bandwidth, the bytes of its arrays are 8(C(m + 1) + e(D + 1) + 12), 8 more in
+    regression.
 
     Attributes:
         weights: (C, m) w.
         early: (e, D + 1) rows that wait for the bandwidth, each with its target or class's place.
         bandwidth: (1,) γ; 0 until it is known.
-        sums: (4,), in regression (6,), as in `LearnerState`.
+        sums: (4 + C,), in regression (6,), as in `LearnerState`.
         counts: (7,) as in `LearnerState`, then D, m and e.
-        classes: As in `LearnerState`.
+        classes, kept: As in `LearnerState`.
     """
 
     weights: FloatArray
@@ -78,6 +80,7 @@ class FOGDState(NamedTuple):
     sums: FloatArray
     counts: IntArray
     classes: tuple[str, ...]
+    kept: KeptClasses | None = None
 
 
 class FOGD(KernelLearner[FOGDSpec, FOGDState]):
@@ -150,6 +153,6 @@ class FOGD(KernelLearner[FOGDSpec, FOGDState]):
             "weights": real(classes, spec.budget),
             "early": real(int(counts[EARLY]), int(counts[INPUTS]) + 1),
             "bandwidth": real(1),
-            "sums": real(many_sums(spec)),
+            "sums": real(many_sums(spec, classes)),
             "counts": whole(EARLY + 1),
         }

@@ -37,6 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.learners.common.base import COUNTS, FloatArray, IntArray
+from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.kernel.common import (
@@ -71,8 +72,8 @@ class NOLANAState(NamedTuple):
     """State of NOLANA; see `LearnerState` for what all states hold.
 
     With D features, C classes (1 in regression), s = m + 1 slots for landmarks and e < warmup rows
-    that wait for the bandwidth, the bytes of its arrays are 8(s(D + 2r + s + 1) + Cr + e(D + 1) +
-    13), 16 more in regression.
+    that wait for the bandwidth, the bytes of its arrays are 8(s(D + 2r + s + 1) + C(r + 1) +
+    e(D + 1) + 13), 8 more in regression.
 
     Attributes:
         weights: (C, r) w.
@@ -83,9 +84,9 @@ class NOLANAState(NamedTuple):
         members: (s,) rows whose mean each landmark is.
         early: (e, D + 1) rows that wait for the bandwidth, each with its target or class's place.
         bandwidth: (1,) γ; 0 until it is known.
-        sums: (4,), in regression (6,), as in `LearnerState`.
+        sums: (4 + C,), in regression (6,), as in `LearnerState`.
         counts: (8,) as in `LearnerState`, then landmarks, rows that moved one, e and directions.
-        classes: As in `LearnerState`.
+        classes, kept: As in `LearnerState`.
     """
 
     weights: FloatArray
@@ -99,6 +100,7 @@ class NOLANAState(NamedTuple):
     sums: FloatArray
     counts: IntArray
     classes: tuple[str, ...]
+    kept: KeptClasses | None = None
 
     @property
     def size(self) -> int:
@@ -184,7 +186,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
             "members": whole(slots),
             "early": real(int(counts[EARLY]), width + 1),
             "bandwidth": real(1),
-            "sums": real(many_sums(spec)),
+            "sums": real(many_sums(spec, classes)),
             "counts": whole(DIRECTIONS + 1),
         }
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import COUNTS, FloatArray, IntArray
+from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import (
     MAX_WIDTH,
@@ -31,17 +32,17 @@ class LinearState(NamedTuple):
     """State of a linear learner; see `LearnerState` for what all states hold.
 
     With C classes seen (1 in regression), p weights a class (the features, and the bias if there
-    is one) and m numbers of `memory`, the bytes of its arrays are 8(Cp + m + 8), at most
-    8(max_classes·p + m + 8), and 16 more in regression; m is p² for recursive ridge,
+    is one) and m numbers of `memory`, the bytes of its arrays are 8(C(p + 1) + m + 8), at most
+    8(max_classes·(p + 1) + m + 8), and 8 more in regression; m is p² for recursive ridge,
     p for Pegasos, else 0.
 
     Attributes:
         weights: (C, p) a class's weights, in the order of `classes`; Pegasos documents its scale.
         memory: What the learner keeps beside its weights, as it documents: (p, p), (1, p) or
             (0, p).
-        sums: (4,), in regression (6,), as in `LearnerState`.
+        sums: (4 + C,), in regression (6,), as in `LearnerState`.
         counts: (4,) as in `LearnerState`.
-        classes: As in `LearnerState`.
+        classes, kept: As in `LearnerState`.
     """
 
     weights: FloatArray
@@ -49,6 +50,7 @@ class LinearState(NamedTuple):
     sums: FloatArray
     counts: IntArray
     classes: tuple[str, ...]
+    kept: KeptClasses | None = None
 
 
 class GradientSettings(NamedTuple):
@@ -115,6 +117,16 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
             weights, state.memory.copy(), state.sums.copy(), state.counts.copy(), classes
         )
 
+    def vacated(self, spec: _S, state: LinearState, place: int) -> LinearState:
+        """Return a state that knows nothing of the class in a place."""
+        weights = state.weights.copy()
+        weights[place] = self.unmet(state)
+        return state._replace(weights=weights)
+
+    def unmet(self, state: LinearState) -> FloatArray:
+        """Return the weights of a class that no row has had, (p,)."""
+        return np.zeros(state.weights.shape[1])
+
     def process(
         self,
         spec: _S,
@@ -142,6 +154,6 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
         return {
             "weights": real(classes, size),
             "memory": real(rows, size),
-            "sums": real(many_sums(spec)),
+            "sums": real(many_sums(spec, classes)),
             "counts": whole(COUNTS),
         }

@@ -64,6 +64,11 @@ class Pegasos(LinearLearner[PegasosSpec]):
         """Return λt·w of a class that no row has had."""
         return np.zeros((1, size))
 
+    def unmet(self, state: LinearState) -> FloatArray:
+        """Return λt·w of a class that no row has had, (p,)."""
+        weights: FloatArray = state.memory[0]
+        return weights
+
     def settings(self, spec: PegasosSpec) -> PegasosSettings:
         """Return the spec as numbers."""
         return PegasosSettings(float(spec.ridge), spec.project)
