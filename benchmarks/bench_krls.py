@@ -1,6 +1,7 @@
-"""Regressors against KRLS-T, on four sets in their own order and shuffled.
+"""Regressors against KRLS-T, on sets in their own order and shuffled.
 
-    python benchmarks/bench_krls.py [--sets cadata ...] [--rows 8000] [--orders 3] [--budget 120]
+    python -m benchmarks.bench_krls [--sets cadata ...] [--held-out] [--rows 8000] [--orders 3]
+                                    [--budget 120]
 
 Each row is predicted from the row itself, standardised by the first ones, then learned. `auto`, a
 recursive ridge on rows and KRLS-T with as many stored rows as `auto` has landmarks; KRLS-T's width,
@@ -21,7 +22,7 @@ from benchmarks.bench_sets import inputs_of
 from benchmarks.defaults_sets import ORDERS, OWN, ordered
 from benchmarks.krls_tracker import CHOSEN_BY, tuned_tracker
 from benchmarks.prequential_sets import FloatArray, Stream
-from benchmarks.target_sets import SETS
+from benchmarks.target_sets import HELD_OUT, SETS
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 
@@ -57,15 +58,17 @@ def errors_of(stream: Stream, budget: int) -> Iterator[tuple[str, float, float, 
 def main() -> int:
     """Print a line for each set and order; 1 if `auto` is not ahead everywhere."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--sets", nargs="+", choices=[*SETS], default=[*SETS])
+    parser.add_argument("--sets", nargs="+", choices=[*SETS, *HELD_OUT])
+    parser.add_argument("--held-out", action="store_true", help="Those that were never looked at.")
     parser.add_argument("--rows", type=int, default=8_000)
     parser.add_argument("--orders", type=int, default=3, help="Shuffled orders.")
     parser.add_argument("--budget", type=int, default=120)
     args = parser.parse_args()
+    sets = args.sets or [*(HELD_OUT if args.held_out else SETS)]
     print(f"{'set':10s}{'order':10s}" + "".join(f"{name:>9s}" for name in METHODS))
     behind = 0
-    for name in args.sets:
-        rows = SETS[name]()
+    for name in sets:
+        rows = {**SETS, **HELD_OUT}[name]()
         for order in ORDERS:
             found: dict[str, list[float]] = {method: [] for method in METHODS}
             for seed in range(1 if order == OWN else args.orders):
@@ -77,7 +80,7 @@ def main() -> int:
             behind += means["auto"] > min(means.values())
             line = "".join(f"{mean:9.4f}" for mean in means.values())
             print(f"{name:10s}{order:10s}{line}", flush=True)
-    print(f"auto is behind on {behind} of {len(args.sets) * len(ORDERS)} streams")
+    print(f"auto is behind on {behind} of {len(sets) * len(ORDERS)} streams")
     return int(behind > 0)
 
 
