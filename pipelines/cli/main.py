@@ -104,9 +104,9 @@ COMMANDS = {
         "files.export.run",
     ),
     "stream": CommandEntry(
-        "Find devices that are off in a Kafka topic, on Flink.",
+        "Find devices that are off in a Kafka topic.",
         "live.options.add_flags",
-        "live.stream.run",
+        "local.stream.run",
         "live.columns.check",
     ),
     "replay": CommandEntry(

@@ -20,6 +20,7 @@ MAX_DISORDER = 1.0
 MAX_JUMP = 3600.0
 IDLE_FLUSH = 10.0
 PATIENCE = 120.0
+FLINK, LOCAL = "flink", "local"
 MOST = 2**31 - 1
 TOPICS = {each.topic: each.about for each in OUTPUTS if each.topic and each.has_named_topic}
 """What goes to topics beside the features; these are called OUTPUT-NAME unless named."""
@@ -105,7 +106,8 @@ def add_flags(parser: Parser) -> None:
     )
     kafka = ("--brokers", "--topic", "--output-topic", "--labels-topic", "--create-topics")
     places = ("--cluster", "--flink", "--detach", "--resume", "--parallelism", "--snapshots")
-    parser.show_common((*COMMON, *kafka, *places, "--format", "--from", "--max-disorder"))
+    ways = ("--engine", "--format", "--from", "--max-disorder")
+    parser.show_common((*COMMON, *kafka, *places, *ways))
 
 
 def add_stop_flags(parser: argparse.ArgumentParser) -> None:
@@ -202,6 +204,13 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_place_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("where it runs")
+    group.add_argument(
+        "--engine",
+        choices=(FLINK, LOCAL),
+        default=FLINK,
+        help="Run the job on a Flink cluster, or in this process without Java (local). The local "
+        "engine keeps its state in --state-folder. [default %(default)s]",
+    )
     add_cluster_flags(group)
     group.add_argument(
         "--expansion-service",
@@ -224,7 +233,7 @@ def _add_place_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         metavar="PATH|latest",
         help="Continue from this savepoint or checkpoint. 'latest' is the newest of a job of this "
-        "topic; jobs are recorded in --state-folder.",
+        "topic; jobs are recorded in --state-folder. With --engine local there is no other.",
     )
 
 
@@ -242,7 +251,8 @@ def add_cluster_flags(group: Any) -> None:
         "--state-folder",
         default=None,
         metavar="DIR",
-        help="Folder with the records of jobs, for stop and --resume. [default: in --cluster]",
+        help="Folder with the records of jobs, for stop and --resume; with --engine local, of the "
+        "job's state. [default: in --cluster]",
     )
 
 

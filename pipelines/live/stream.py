@@ -103,15 +103,11 @@ def _expiry_from_flags(
     return expiry
 
 
-def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions) -> int:
-    """Submit the job and, unless detached, follow it.
-
-    Returns:
-        The exit code: 0; 130 after Ctrl-C, which stops the job with a savepoint.
+def live_job(args: argparse.Namespace, columns: Columns) -> tuple[Job, str | None, Expiry | None]:
+    """Return what a live job does with rows, where its snapshots go, and when models expire.
 
     Raises:
-        ConfigError: for a bad flag, spec or topic, or settings that differ from the resumed ones.
-        KerneltrackError: if Kafka or Flink do not answer, or the job fails.
+        ConfigError: for a bad flag.
     """
     order = {
         "max_disorder": stream_options.MAX_DISORDER,
@@ -129,7 +125,20 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     if job.order.max_disorder == float("inf"):
         raise ConfigError("max_disorder", job.order.max_disorder, "a finite number of seconds")
     snapshots = _snapshots_from_flags(args)
-    expiry = _expiry_from_flags(args, snapshots, job.order)
+    return job, snapshots, _expiry_from_flags(args, snapshots, job.order)
+
+
+def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions) -> int:
+    """Submit the job and, unless detached, follow it.
+
+    Returns:
+        The exit code: 0; 130 after Ctrl-C, which stops the job with a savepoint.
+
+    Raises:
+        ConfigError: for a bad flag, spec or topic, or settings that differ from the resumed ones.
+        KerneltrackError: if Kafka or Flink do not answer, or the job fails.
+    """
+    job, snapshots, expiry = live_job(args, columns)
     settings, runner = job.settings(), dataclasses.asdict(stream_options.RUNNER.read(args))
     place = find_place(args.cluster, args.flink, args.state_folder)
     left = None
@@ -138,7 +147,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         check_same(left, settings)
         _refuse_running(place, args.topic)
     topics = stream_options.topics_from_flags(args)
-    name = _job_name(args.topic)
+    name = job_name(args.topic)
     large = job.reference is not None or job.learner is not None
     usual = {**DEFAULTS, **LARGE} if large else DEFAULTS
     ends, taken = _ends(args, place, topics, job, name, left)
@@ -150,8 +159,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     pipeline = beam.Pipeline(options=options)
     pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
     build(pipeline, job, ends)
-    if snapshots is not None and is_local(snapshots):
-        Path(snapshots).mkdir(parents=True, exist_ok=True)
+    make_folder(snapshots)
     result = pipeline.run()
     flink_job = _wait_until_runs(place, name, result)
     record = Record(
@@ -223,6 +231,37 @@ def _ends(
     registry = kafka_options.registry_settings(args)
     client = kafka_options.client_settings(args, brokers)
     known = Topics(client)
+    labels = check_topics(args, known, topics, job)
+    names = [args.topic, *([] if labels is None else [labels.topic])]
+    inputs = Inputs(names, known, client, name)
+    taken = begin(inputs, args.begin) if left is None else go_on(inputs, left)
+    consumer = {**kafka_options.consumer_settings(args, brokers), **taken.start}
+    ends = LiveEnds(
+        topic=args.topic,
+        labels=labels,
+        topics=topics,
+        form=args.format,
+        output_form=args.output_format,
+        consumer=consumer,
+        client=client,
+        expansion_service=expansion,
+        source=taken.source,
+        registry=registry,
+    )
+    return ends, taken
+
+
+def check_topics(
+    args: argparse.Namespace, known: Topics, topics: dict[str, str], job: Job
+) -> Labels | None:
+    """Check a job's topics, and make those that are missing if that is asked for.
+
+    Returns:
+        Where delayed labels come from; None: there are none.
+
+    Raises:
+        ConfigError: naming the topic that cannot be read or written.
+    """
     partitions = known.check_input(args.topic)
     outputs = {output: topics[output] for output in outputs_of(job)}
     if args.topic in outputs.values():
@@ -244,23 +283,13 @@ def _ends(
     if args.labels_topic is not None:
         known.check_input(args.labels_topic, "--labels-topic")
         labels = Labels(topic=args.labels_topic, columns=label_columns(args, job.columns))
-    names = [args.topic, *([] if labels is None else [labels.topic])]
-    inputs = Inputs(names, known, client, name)
-    taken = begin(inputs, args.begin) if left is None else go_on(inputs, left)
-    consumer = {**kafka_options.consumer_settings(args, brokers), **taken.start}
-    ends = LiveEnds(
-        topic=args.topic,
-        labels=labels,
-        topics=topics,
-        form=args.format,
-        output_form=args.output_format,
-        consumer=consumer,
-        client=client,
-        expansion_service=expansion,
-        source=taken.source,
-        registry=registry,
-    )
-    return ends, taken
+    return labels
+
+
+def make_folder(snapshots: str | None) -> None:
+    """Make the folder of the snapshots, if it is a local one."""
+    if snapshots is not None and is_local(snapshots):
+        Path(snapshots).mkdir(parents=True, exist_ok=True)
 
 
 def _refuse_shared(outputs: dict[str, str]) -> None:
@@ -270,7 +299,7 @@ def _refuse_shared(outputs: dict[str, str]) -> None:
         raise ConfigError("--devices-topic", devices, "another topic than the other outputs'")
 
 
-def _job_name(topic: str) -> str:
+def job_name(topic: str) -> str:
     """Return a name that no other job has, of characters that all may have."""
     plain = re.sub("[^a-z0-9]+", "-", topic.lower())
     moment = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-%f")

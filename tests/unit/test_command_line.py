@@ -42,8 +42,8 @@ ROOT = Path(__file__).resolve().parents[2]
             "'count' was not understood: --overwrite takes no value (did you mean --count?)",
         ),
         (
-            "track a.csv --output o --runner=DirectRunner more",
-            "'more' was not understood (inputs stand together: a.csv)",
+            "track a.csv --output o --runner=DirectRunner zzz",
+            "'zzz' was not understood (inputs stand together: a.csv)",
         ),
         (
             "track a.csv --output o --runner DirectRunner",

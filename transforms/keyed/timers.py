@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from apache_beam.utils.timestamp import Timestamp
 
 CLOCK_STEP = 0.001
 """Seconds by which runners' timers may be early: they count in whole milliseconds."""
+
+
+_STANDS_AT: list[float] = []
+"""The time of a clock that stands still, the last one counts; empty: it runs."""
+
+
+def wall_clock() -> float:
+    """Return the time of the worker's own clock, in seconds since 1970."""
+    return _STANDS_AT[-1] if _STANDS_AT else time.time()
+
+
+@contextmanager
+def standing_at(now: float) -> Iterator[None]:
+    """Let the worker's own clock stand at a time: what runs within can be run again as it was."""
+    _STANDS_AT.append(now)
+    try:
+        yield
+    finally:
+        _STANDS_AT.pop()
 
 
 def timer_name(pipeline: Any) -> str:
@@ -35,7 +56,7 @@ def in_time(timer: Any, due: Any, span: float, seen: float = 0.0) -> bool:
         span: Seconds of silence after which it is to fire, and by which it may be late.
         seen: When the last element came, in seconds of the worker's own time.
     """
-    now = time.time()
+    now = wall_clock()
     silent = now - seen >= span - CLOCK_STEP
     if silent and now - float(due) <= span:
         return True

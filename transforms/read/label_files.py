@@ -75,13 +75,14 @@ def name_rows(labels: PCollection[Any], columns: Columns) -> PCollection[Any]:
     """
     if columns.sequence is None:
         return labels
-    named: PCollection[Any] = labels | "Indexed" >> beam.Map(_indexed).with_output_types(
+    named: PCollection[Any] = labels | "Indexed" >> beam.Map(indexed).with_output_types(
         tuple[str, Chunk]
     )
     return named
 
 
-def _indexed(element: tuple[str, Chunk]) -> tuple[str, Chunk]:
+def indexed(element: tuple[str, Chunk]) -> tuple[str, Chunk]:
+    """Return labels that name rows by index, which was read as `sequence`, under that name."""
     key, chunk = element
     batch = chunk.batch
     names = ["index" if name == "sequence" else name for name in batch.schema.names]

@@ -16,7 +16,7 @@ from kerneltrack.snapshots.files import snapshot_name, write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, specs_of, write_index
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
-__all__ = ["SnapshotFolder", "WriteSnapshots", "WriteStates"]
+__all__ = ["SnapshotFolder", "WriteSnapshots", "WriteStateFn", "WriteStates"]
 
 
 class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[Any]]):
@@ -55,7 +55,7 @@ class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection
         """Apply the transform."""
         written: pvalue.PCollection[Any] = (
             snapshots
-            | "WriteState" >> beam.ParDo(_WriteStateFn(self._folder, self._float32))
+            | "WriteState" >> beam.ParDo(WriteStateFn(self._folder, self._float32))
             | "ListStates" >> beam.combiners.ToList()
             | "WriteIndex" >> beam.Map(write_index, self._folder, self._specs, self._before)
         )
@@ -82,19 +82,21 @@ class WriteStates(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[An
     def expand(self, snapshots: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
         """Apply the transform."""
         written: pvalue.PCollection[Any] = snapshots | "WriteState" >> beam.ParDo(
-            _WriteStateFn(self._folder, self._float32)
+            WriteStateFn(self._folder, self._float32)
         )
         return written
 
 
-class _WriteStateFn(beam.DoFn):
-    """Write a state, give its line of the index."""
+class WriteStateFn(beam.DoFn):
+    """Write a state, give its line of the index; see `WriteStates`."""
 
     def __init__(self, folder: str, float32: bool) -> None:
+        """Keep the arguments."""
         self._folder = folder
         self._float32 = float32
 
     def process(self, element: tuple[str, bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Write it."""
         model_id, data = element
         origin = f"state of model {model_id!r}"
         header = codec.read_header(data, origin)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import itertools
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -31,7 +30,7 @@ from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, Kept, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
-from transforms.keyed.timers import in_time, set_within
+from transforms.keyed.timers import in_time, set_within, wall_clock
 from transforms.learn.inputs import are_labels
 from transforms.learn.learner import Learning, begin, decode, encode_snapshot, last_written
 from transforms.learn.learners import Learners, gap, outputs_of
@@ -346,7 +345,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         """Note that the model has shown itself, and set the timers that are not set already."""
         if self._idle_flush is None and self._expire_after is None:
             return
-        now = time.time()
+        now = wall_clock()
         _, idle, silent = log.watch
         if self._idle_flush is not None and may_flush(log.clock):
             idle = set_within(timers.idle, idle, now, self._idle_flush)

@@ -1,0 +1,1 @@
+"""A live job without a cluster: one process between Kafka topics."""

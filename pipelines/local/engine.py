@@ -1,0 +1,341 @@
+"""The loop of a local job: bundles of messages, each committed with its outputs or not at all.
+
+Kafka keeps what a job has sent, and how far it has read, in one transaction; a reader that asks for
+committed messages sees each result once. The store keeps the models (see `store`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import confluent_kafka
+
+from kerneltrack.errors import DataError, KerneltrackError
+from pipelines.job import say
+from pipelines.live.input import gone_before, lost
+from pipelines.live.pipeline import LiveEnds
+from pipelines.local.models import Models
+from pipelines.local.steps import Header, Incoming, LocalSteps, Sent
+from pipelines.local.store import Bundle, Checkpoint, Offsets, Store
+from pipelines.topics.admin import KafkaError
+from transforms.kafka.secrets import resolve
+from transforms.kafka.send import QUEUE_WAIT, SETTINGS
+
+MOST_OF_TIME = 10.0
+"""So many times what the last writing of the models took lies between two, at least."""
+ASK = 30.0
+"""Seconds for which Kafka is waited for."""
+PATIENCE = 120.0
+"""Seconds for which a commit is tried again."""
+LOOK_FOR_PARTITIONS = 10.0
+TRANSACTION_TIMEOUT = 60
+"""Seconds after which Kafka ends a transaction of a process that is gone."""
+
+_LOST = (
+    confluent_kafka.KafkaError._AUTO_OFFSET_RESET,
+    confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE,
+)
+
+
+class FencedError(KerneltrackError):
+    """Another process runs the job."""
+
+
+class Engine:
+    """Runs a job's bundles.
+
+    Args:
+        steps: The job's steps.
+        models: Its models.
+        store: Where they are kept.
+        ends: Where messages come from, and results go to.
+        name: The job's name: its consumer group, and its transactions'.
+    """
+
+    def __init__(
+        self,
+        steps: LocalSteps,
+        models: Models,
+        store: Store,
+        ends: LiveEnds,
+        name: str,
+    ) -> None:
+        """Reach Kafka; whoever ran the job before is shut out.
+
+        Raises:
+            KafkaError: if Kafka does not answer.
+        """
+        self._steps, self._models, self._store = steps, models, store
+        self._topics = [ends.topic, *([] if ends.labels is None else [ends.labels.topic])]
+        reached = resolve(ends.client)
+        self._consumer = confluent_kafka.Consumer(
+            {
+                **reached,
+                "group.id": name,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.queue.backoff.ms": 1,
+            }
+        )
+        self._producer = confluent_kafka.Producer(
+            {
+                **SETTINGS,
+                "linger.ms": 0,
+                "transactional.id": name,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT * 1000,
+                **reached,
+            }
+        )
+        self._again(lambda: self._producer.init_transactions(ASK), "the transactions' coordinator")
+        self._next: Offsets = {}
+        self._number = 0
+        self._written, self._took = time.monotonic(), 0.0
+        self._looked = time.monotonic()
+        self.newest: float | None = None
+        """Kafka's time of the newest message, in seconds since 1970."""
+
+    def close(self) -> None:
+        """Close Kafka's clients."""
+        self._consumer.close()
+        self._steps.close()
+
+    # ---- taking up ----
+
+    def take_up(self) -> None:
+        """Become what the job was after its last committed bundle.
+
+        Raises:
+            DataError: if the store does not fit what Kafka has, or messages are gone.
+        """
+        for key, data in self._store.models():
+            self._models.decode(key, data, self._store.path)
+        self._number, self._next = self._store.checkpoint()
+        committed, written = self._committed(), self._store.bundles()
+        if committed is None and written:
+            say(f"Kafka has forgotten what was committed: up to {len(written)} bundles come again")
+        committed = max(self._number, committed or 0)
+        bundles = [each for each in written if each.number <= committed]
+        self._store.forget_after(committed)
+        if committed - self._number != len(bundles):
+            reason = f"it lacks bundles up to {committed}, which Kafka has: it is an older copy"
+            raise DataError(self._store.path, reason)
+        if bundles:
+            self._run_again(bundles)
+        self._look_for_partitions()
+        self._say_what_is_gone()
+        self._assign()
+
+    def _committed(self) -> int | None:
+        """Return the number of the last bundle that Kafka has the outputs of; None without any."""
+        asked = self._places()
+        found = self._again(lambda: self._consumer.committed(asked, ASK), "the group's offsets")
+        return max((int(place.metadata) for place in found if place.offset >= 0), default=None)
+
+    def _run_again(self, bundles: Sequence[Bundle]) -> None:
+        """Run bundles again since the checkpoint, without output."""
+        begin: Offsets = {}
+        for bundle in reversed(bundles):
+            for topic, own in bundle.start.items():
+                begin.setdefault(topic, {}).update(own)
+        places = [
+            confluent_kafka.TopicPartition(topic, part, at)
+            for topic, own in begin.items()
+            for part, at in own.items()
+        ]
+        if places:
+            self._consumer.assign(places)
+        came: dict[tuple[str, int], deque[Incoming]] = {
+            (place.topic, place.partition): deque() for place in places
+        }
+        for bundle in bundles:
+            messages: list[Incoming] = []
+            for topic, own in bundle.stop.items():
+                for part, stop in own.items():
+                    messages += self._up_to(came, (topic, part), stop)
+                    self._next.setdefault(topic, {})[part] = stop
+            self._steps.run_again(messages, bundle.now)
+            self._number = bundle.number
+
+    def _up_to(
+        self, came: dict[tuple[str, int], deque[Incoming]], place: tuple[str, int], stop: int
+    ) -> list[Incoming]:
+        """Return a partition's messages before an offset, of which the last one is there."""
+        deadline = time.monotonic() + PATIENCE
+        while not came[place] or came[place][-1].offset < stop - 1:
+            found = self._consume(10_000, 1.0)
+            for message in found:
+                came[message.topic, message.partition].append(message)
+            if not found and time.monotonic() > deadline:
+                topic, part = place
+                reason = f"{topic}, partition {part}: no message before offset {stop} comes again"
+                raise DataError(self._store.path, reason)
+        taken = []
+        while came[place] and came[place][0].offset < stop:
+            taken.append(came[place].popleft())
+        return taken
+
+    def _say_what_is_gone(self) -> None:
+        """Say which messages Kafka has deleted before they were read, and go on after them."""
+        for topic, own in self._next.items():
+            first = {part: self._first(topic, part) for part in own}
+            gone = gone_before(own, first)
+            if gone:
+                say(f"LOST: {lost(topic, gone)} before they were read")
+                own.update({part: first[part] for part in gone})
+
+    def _first(self, topic: str, part: int) -> int:
+        place = confluent_kafka.TopicPartition(topic, part)
+        what = f"offsets of {topic}"
+        low, _ = self._again(lambda: self._consumer.get_watermark_offsets(place, ASK), what)
+        return int(low)
+
+    def _look_for_partitions(self) -> bool:
+        """Take in partitions that topics have got; return whether there were some."""
+        self._looked, new = time.monotonic(), False
+        for topic in self._topics:
+            for part in self._partitions(topic):
+                if part not in self._next.setdefault(topic, {}):
+                    self._next[topic][part] = self._first(topic, part)
+                    new = True
+        return new
+
+    def _partitions(self, topic: str) -> list[int]:
+        found = self._again(lambda: self._consumer.list_topics(topic, ASK), topic)
+        return sorted(found.topics[topic].partitions)
+
+    def _assign(self) -> None:
+        self._consumer.assign(self._places())
+
+    def _places(self, metadata: str = "") -> list[Any]:
+        return [
+            confluent_kafka.TopicPartition(topic, part, at, metadata)
+            for topic, own in self._next.items()
+            for part, at in own.items()
+        ]
+
+    # ---- running ----
+
+    def bundle(self, most: int, gap: float) -> int:
+        """Run what comes within a time; return how many messages that were.
+
+        Args:
+            most: Messages at most.
+            gap: Seconds.
+        """
+        messages = self._consume(most, gap)
+        now, due = time.time(), self._models.next_due()
+        if messages or (due is not None and due <= now):
+            self._run(messages, now)
+        return len(messages)
+
+    def look_around(self, interval: float) -> None:
+        """Do between bundles what is due: write the models, look for new partitions.
+
+        Args:
+            interval: Seconds between two writings; more where these take long.
+        """
+        if time.monotonic() - self._written >= max(interval, MOST_OF_TIME * self._took):
+            self.checkpoint()
+        if time.monotonic() - self._looked >= LOOK_FOR_PARTITIONS and self._look_for_partitions():
+            self._assign()
+
+    def _run(self, messages: Sequence[Incoming], now: float) -> None:
+        start: Offsets = {}
+        stop: Offsets = {}
+        for message in messages:
+            start.setdefault(message.topic, {}).setdefault(message.partition, message.offset)
+            stop.setdefault(message.topic, {})[message.partition] = message.offset + 1
+            if message.timestamp > 0:
+                self.newest = max(self.newest or 0.0, message.timestamp / 1e3)
+        sent = self._steps.run(messages, now)
+        self._number += 1
+        for topic, own in stop.items():
+            self._next[topic].update(own)
+        self._store.add(Bundle(self._number, now, start, stop))
+        self._commit(sent)
+
+    def _commit(self, sent: Sequence[Sent]) -> None:
+        """Send a bundle's messages, and how far the job has read, in one transaction."""
+        self._producer.begin_transaction()
+        for topic, (key, value, headers) in sent:
+            while True:
+                try:
+                    self._producer.produce(topic, value, key, headers=list(headers))
+                    break
+                except BufferError:
+                    self._producer.poll(QUEUE_WAIT)
+            self._producer.poll(0)
+        places, group = self._places(str(self._number)), self._consumer.consumer_group_metadata()
+        what = f"{len(sent):,} messages"
+        self._again(
+            lambda: self._producer.send_offsets_to_transaction(places, group, ASK), "the offsets"
+        )
+        self._again(lambda: self._producer.commit_transaction(ASK), what)
+
+    def checkpoint(self) -> None:
+        """Write the models that have changed."""
+        begun = time.monotonic()
+        changed, self._models.changed = sorted(self._models.changed), set()
+        states = ((key, self._models.encode(key)) for key in changed)
+        self._store.write(states, Checkpoint(self._number, self._next))
+        self._written = time.monotonic()
+        self._took = self._written - begun
+
+    def _consume(self, most: int, patience: float) -> list[Incoming]:
+        """Return the messages that come within a time.
+
+        Raises:
+            KafkaError: if Kafka has deleted some before they were read.
+        """
+        found = []
+        for message in self._consumer.consume(most, patience):
+            error = message.error()
+            if error is None:
+                found.append(_incoming(message))
+            elif error.code() in _LOST:
+                where = f"{message.topic()}, partition {message.partition()}"
+                reason = "Kafka has deleted messages before they were read: go on with --resume"
+                raise KafkaError(f"{where}: {reason} latest, which says which")
+            elif error.fatal():
+                raise KafkaError(error.str())
+        return found
+
+    def _again(self, ask: Callable[[], Any], what: str) -> Any:
+        """Ask Kafka until it answers, or for as long as it is waited for.
+
+        Raises:
+            FencedError: if another process runs the job.
+            KafkaError: if Kafka does not answer, or refuses.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return ask()
+            except confluent_kafka.KafkaException as exception:
+                error = exception.args[0]
+                if error.code() in _FENCED:
+                    raise FencedError("another process runs this job now") from exception
+                if not error.retriable() or time.monotonic() > deadline:
+                    raise KafkaError(f"{what}: {error.str()}") from exception
+
+
+def _incoming(message: Any) -> Incoming:
+    return Incoming(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        [Header(*each) for each in message.headers() or ()],
+    )
+
+
+_FENCED = (
+    confluent_kafka.KafkaError._FENCED,
+    confluent_kafka.KafkaError.PRODUCER_FENCED,
+    confluent_kafka.KafkaError.INVALID_PRODUCER_EPOCH,
+)

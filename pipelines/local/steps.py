@@ -1,0 +1,239 @@
+"""The steps of a live job for one process: messages in, messages out.
+
+They are the steps of the job on Flink (`pipelines.live.pipeline`), called one after the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+from apache_beam import pvalue
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
+
+from pipelines.job_spec import Job, transform_of
+from pipelines.live.pipeline import LiveEnds
+from pipelines.local.models import IDLE, Models
+from transforms.kafka.commands import Commands
+from transforms.kafka.device_states import DeviceStatesFn
+from transforms.kafka.encode import EncodeFn, placed_schema
+from transforms.kafka.fetch import FetchFn
+from transforms.kafka.gather import Outgoing
+from transforms.kafka.read import DEAD_LETTERS as REFUSED
+from transforms.kafka.read import GatherFn
+from transforms.keyed.timers import standing_at
+from transforms.learn.inputs import narrow_labels
+from transforms.metrics import counting
+from transforms.outputs import (
+    DEAD_LETTERS,
+    DEVICES,
+    FAILURES,
+    FEATURES,
+    LATE,
+    LEARNER,
+    LOST_LABELS,
+    SNAPSHOTS,
+    TRACKER,
+    schemas,
+)
+from transforms.read.columns import Columns
+from transforms.read.label_files import indexed
+from transforms.snapshots.write import WriteStateFn
+from transforms.track.late_data import late_as_failures
+
+Sent = tuple[str, Outgoing]
+"""A topic, and a message for it."""
+
+
+class Header(NamedTuple):
+    """A header of a message."""
+
+    key: str
+    value: bytes | None
+
+
+class Incoming(NamedTuple):
+    """A message as it came, its place first: messages of a bundle are sorted by it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+
+
+class LocalSteps:
+    """What a job does with the messages of a bundle.
+
+    Args:
+        job: What is done with rows.
+        ends: Where messages come from, and results go to.
+        models: The models.
+    """
+
+    def __init__(self, job: Job, ends: LiveEnds, models: Models) -> None:
+        """Make the steps; see the class."""
+        self._models, self._ends, self._learner = models, ends, job.learner
+        self._step = transform_of(job, bounded=False, expiry=ends.expiry).step()
+        commands = Commands(job.spec, job.learner, job.columns.width)
+        self._rows = _gather(ends, job.columns, commands, "rows")
+        self._labels: GatherFn | None = None
+        if ends.labels is not None:
+            self._labels = _gather(ends, ends.labels.columns, None, "labels")
+            self._indexed = ends.labels.columns.sequence is not None
+        self._encode: dict[str, beam.DoFn] = {}
+        for name, schema in schemas(job.asked(bounded=False), TRACKER, LEARNER).items():
+            if name == DEVICES:
+                self._encode[name] = DeviceStatesFn(schema, job.columns.channels)
+            else:
+                placed = placed_schema(schema) if name == FEATURES else schema
+                self._encode[name] = EncodeFn(placed, ends.output_form)
+        self._fetch = {FAILURES: FetchFn(ends.topic, ends.client)}
+        if ends.labels is not None:
+            self._fetch[LOST_LABELS] = FetchFn(ends.labels.topic, ends.client)
+        self._write: WriteStateFn | None = None
+        if ends.snapshots is not None:
+            self._write = WriteStateFn(ends.snapshots, job.float32)
+        self.counts: Counter[str] = Counter()
+        self.refused, self.last_reason = 0, ""
+        """How many messages were refused, and why the last one was."""
+
+    def close(self) -> None:
+        """Close what fetches messages."""
+        for fetch in self._fetch.values():
+            fetch.teardown()
+
+    def run(self, messages: Iterable[Incoming], now: float) -> list[Sent]:
+        """Run a bundle, and return what it sends.
+
+        Args:
+            messages: In any order; the same ones always give the same results.
+            now: The time of this machine's clock.
+        """
+        sent = _Sent(self._encode, self._fetch)
+        with counting() as counts, standing_at(now):
+            for item in self._ran(sorted(messages, key=lambda message: message[:3]), now):
+                self._take(item, sent)
+            found = [(self._ends.topics[name], message) for name, message in sent.messages()]
+        self.counts += counts.totals
+        for _, _, headers in sent.refused():
+            self.refused += 1
+            self.last_reason = dict(headers)["reason"].decode()
+        return found
+
+    def run_again(self, messages: Iterable[Incoming], now: float) -> None:
+        """Run a bundle whose outputs have been sent: only the models are what they were."""
+        with counting(), standing_at(now):
+            for _ in self._ran(sorted(messages, key=lambda message: message[:3]), now):
+                pass
+
+    def _ran(self, messages: Sequence[Incoming], now: float) -> Iterator[Any]:
+        """Yield what comes of a bundle: the outputs of the keyed step, and dead letters."""
+        step, models = self._step, self._models
+        step.start_bundle()
+        for due in list(models.fire(now)):
+            fire = step.fall_silent if due.name == IDLE else step.expire
+            key = due.key
+            yield from fire(key, models.cells(key), models.timers(key), Timestamp.of(due.at))
+        for item in self._elements(messages):
+            if isinstance(item, pvalue.TaggedOutput):
+                yield item
+                continue
+            key = item[0]
+            yield from step.bring(item, models.cells(key), models.timers(key), MIN_TIMESTAMP)
+        yield from step.finish_bundle()
+
+    def _elements(self, messages: Sequence[Incoming]) -> Iterator[Any]:
+        """Yield rows, commands and labels as elements of the keyed step, and dead letters."""
+        rows = [message for message in messages if message.topic == self._ends.topic]
+        yield from map(_bare, _bundle(self._rows, rows))
+        if self._labels is None or self._learner is None:
+            return
+        labels = [message for message in messages if message.topic != self._ends.topic]
+        for item in map(_bare, _bundle(self._labels, labels)):
+            if isinstance(item, pvalue.TaggedOutput):
+                yield item
+            else:
+                named = indexed(item) if self._indexed else item
+                yield narrow_labels(named, self._learner)
+
+    def _take(self, item: Any, sent: _Sent) -> None:
+        """Take what comes of a bundle to where it goes."""
+        item = _bare(item)
+        name, value = FEATURES, item
+        if isinstance(item, pvalue.TaggedOutput):
+            name, value = str(item.tag), item.value
+        if name == REFUSED:
+            sent.letters.append(value)
+        elif name == SNAPSHOTS:
+            if self._write is not None:
+                for _ in self._write.process(value):
+                    pass
+        elif name == LATE:
+            sent.add(FAILURES, late_as_failures(value))
+        else:
+            sent.add(name, value)
+
+
+class _Sent:
+    """What a bundle sends, collected."""
+
+    def __init__(self, encode: dict[str, beam.DoFn], fetch: dict[str, FetchFn]) -> None:
+        self._steps: dict[str, beam.DoFn] = {**encode, **fetch}
+        self._to = {**{name: name for name in encode}, **dict.fromkeys(fetch, DEAD_LETTERS)}
+        self._found: dict[str, list[Outgoing]] = {name: [] for name in self._steps}
+        self.letters: list[Outgoing] = []
+        for step in self._steps.values():
+            step.start_bundle()
+
+    def add(self, name: str, value: Any) -> None:
+        """Take an output in."""
+        step = self._steps.get(name)
+        if step is None:
+            return  # The job does not write it.
+        # Without windows no timestamp is of use.
+        timed = () if isinstance(step, DeviceStatesFn) else (MIN_TIMESTAMP,)
+        self._found[name] += map(_bare, step.process(value, *timed))
+
+    def messages(self) -> Iterator[tuple[str, Outgoing]]:
+        """Yield all messages, with the names of their outputs."""
+        for name, step in self._steps.items():
+            self._found[name] += map(_bare, step.finish_bundle() or ())
+            for message in self._found[name]:
+                yield self._to[name], message
+        for letter in self.letters:
+            yield DEAD_LETTERS, letter
+
+    def refused(self) -> Iterator[Outgoing]:
+        """Yield the dead letters; to be called after `messages`."""
+        for name, to in self._to.items():
+            if to == DEAD_LETTERS:
+                yield from self._found[name]
+        yield from self.letters
+
+
+def _gather(
+    ends: LiveEnds, columns: Columns, commands: Commands | None, counted_as: str
+) -> GatherFn:
+    fn = GatherFn(columns, ends.form, commands, counted_as, ends.registry)
+    fn.setup()
+    return fn
+
+
+def _bundle(fn: GatherFn, messages: Sequence[Incoming]) -> Iterator[Any]:
+    fn.start_bundle()
+    for message in messages:
+        yield from fn.process(message, MIN_TIMESTAMP)
+    yield from fn.finish_bundle()
+
+
+def _bare(item: Any) -> Any:
+    """Return a value, or a tagged output, without the window and timestamp that Beam has it in."""
+    if isinstance(item, pvalue.TaggedOutput):
+        return pvalue.TaggedOutput(item.tag, _bare(item.value))
+    return item.value if isinstance(item, WindowedValue) else item

@@ -1,0 +1,245 @@
+"""`kerneltrack stream`: a live job on Flink, or in this process."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from kerneltrack.errors import ConfigError, fit, printable
+from pipelines.cli import kafka_options
+from pipelines.cli.command_line import SIGNAL_EXIT, UsageError
+from pipelines.cluster.folder import Folder, load
+from pipelines.job import say
+from pipelines.job_spec import Job
+from pipelines.live import options as stream_options
+from pipelines.live import stream as on_flink
+from pipelines.live.jobs import FORMATS, Left, Record, check_same, read_record
+from pipelines.live.pipeline import LiveEnds, digest
+from pipelines.local.engine import Engine
+from pipelines.local.models import Models
+from pipelines.local.steps import LocalSteps
+from pipelines.local.store import Offsets, Store
+from pipelines.output_lock import folder_held
+from pipelines.topics.admin import Topics, are_offsets, start_offsets
+from transforms.read.columns import Columns
+
+FOLDER = "local"
+"""Where, in the folder of a cluster, the states of local jobs lie, by topic."""
+RECORD = "job.json"
+OF_FLINK = ("flink", "expansion_service", "parallelism")
+CHECKPOINT_INTERVAL, MOST_MESSAGES = 10_000, 10_000
+"""Milliseconds between checkpoints, and messages of a bundle at most, unless given."""
+SHOW_EVERY = 1.0
+"""Seconds between two changes of the status line."""
+
+
+def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions) -> int:
+    """Run the job where `--engine` says; see `pipelines.live.stream.run`.
+
+    Returns:
+        The exit code; 130 after Ctrl-C.
+    """
+    if args.engine == stream_options.FLINK:
+        return on_flink.run(args, columns, beam_flags)
+    _refuse_flags(args)
+    job, snapshots, expiry = on_flink.live_job(args, columns)
+    brokers, folder = _place(args)
+    flags = stream_options.RUNNER.read(
+        args, checkpointing_interval=CHECKPOINT_INTERVAL, max_bundle_size=MOST_MESSAGES
+    )
+    with folder_held(folder, "--state-folder", args.typed):
+        store = Store(folder)
+        with closing(store):
+            registry = kafka_options.registry_settings(args)
+            client = kafka_options.client_settings(args, brokers)
+            topics = stream_options.topics_from_flags(args)
+            known = Topics(client)
+            ends = LiveEnds(
+                topic=args.topic,
+                labels=on_flink.check_topics(args, known, topics, job),
+                topics=topics,
+                form=args.format,
+                output_form=args.output_format,
+                consumer={},
+                client=client,
+                expansion_service="",
+                registry=registry,
+                snapshots=snapshots,
+                expiry=expiry,
+            )
+            on_flink.make_folder(snapshots)
+            record = _begin(args, store, job, ends, known)
+            models = Models()
+            steps = LocalSteps(job, ends, models)
+            with closing(Engine(steps, models, store, ends, record.name)) as engine:
+                return _follow(args, engine, steps, models, record, flags)
+
+
+def _refuse_flags(args: argparse.Namespace) -> None:
+    """Refuse what says nothing to this engine.
+
+    Raises:
+        ConfigError: naming the flag.
+        UsageError: for flags of Beam.
+    """
+    for name in OF_FLINK:
+        value = getattr(args, name)
+        if value is not None:
+            flag = f"--{name}".replace("_", "-")
+            raise ConfigError(flag, value, "left out with --engine local")
+    if args.consumer:
+        given = args.consumer[0].partition("=")[0]
+        raise ConfigError("--consumer", given, "--client with --engine local: it has no Java")
+    if args.detach:
+        raise UsageError("--detach: left out with --engine local, which runs in this process")
+    if args.resume not in (None, "latest"):
+        raise ConfigError("--resume", args.resume, "latest with --engine local")
+    if args.for_beam:
+        raise UsageError(f"{args.for_beam[0]}: left out with --engine local, which is not Beam's")
+
+
+def _place(args: argparse.Namespace) -> tuple[str, str]:
+    """Return Kafka's brokers, and the folder of the job's state."""
+    brokers, folder = args.brokers, args.state_folder
+    if args.cluster is not None:
+        found = load(Folder(Path(args.cluster).absolute()))
+        if found is None:
+            raise ConfigError("--cluster", args.cluster, "a folder in which a cluster was started")
+        brokers = brokers or found.settings.address("kafka")
+        folder = folder or str(found.folder.root / FOLDER / args.topic)
+    if brokers is None:
+        raise ConfigError("--brokers", "", "HOST:PORT of Kafka's brokers (or give --cluster)")
+    if folder is None:
+        raise ConfigError("--state-folder", "", "a folder for the job's state")
+    return brokers, str(Path(folder).absolute())
+
+
+def _begin(
+    args: argparse.Namespace, store: Store, job: Job, ends: LiveEnds, known: Topics
+) -> Record:
+    """Return the job that the store holds, or begin one in it.
+
+    Raises:
+        ConfigError: if it holds one and none is to go on, or the other way round, or another one.
+    """
+    settings, path = job.settings(), Path(store.folder) / RECORD
+    if not store.holds_job:
+        if args.resume is not None:
+            raise ConfigError("--resume", "latest", f"left out: {store.folder} holds no job")
+        name, offsets = on_flink.job_name(args.topic), _offsets(args, ends, known)
+        partitions = {topic: known.partitions[topic] for topic in offsets}
+        numbers = digest(settings), settings, FORMATS, partitions
+        record = Record(name, name, time.time(), args.topic, *numbers)
+        record.write(path)
+        store.begin(offsets)
+        return record
+    record = read_record(path)
+    if args.resume is None:
+        allowed = f"another folder, or --resume latest: it holds job {record.name}"
+        raise ConfigError("--state-folder", store.folder, allowed)
+    if record.topic != args.topic:
+        raise ConfigError("--topic", args.topic, f"{record.topic}, as in {path}")
+    check_same(Left(store.folder, record), settings)
+    return record
+
+
+def _offsets(args: argparse.Namespace, ends: LiveEnds, known: Topics) -> Offsets:
+    """Return where a new job begins to read; see `pipelines.live.input.begin`."""
+    offsets = {args.topic: known.offsets(args.topic)}
+    offsets[args.topic] |= start_offsets(args.begin, args.topic, known, ends.client)
+    if ends.labels is not None:
+        late = args.begin != "earliest" and not are_offsets(args.begin)
+        offsets[ends.labels.topic] = known.offsets(ends.labels.topic, end=late)
+    return offsets
+
+
+def _follow(
+    args: argparse.Namespace,
+    engine: Engine,
+    steps: LocalSteps,
+    models: Models,
+    record: Record,
+    flags: stream_options.RunnerFlags,
+) -> int:
+    """Run bundles until a signal comes; then write the models and end."""
+    engine.take_up()
+    how = "goes on" if args.resume else f"reads from {args.begin}"
+    say(f"job {record.name} runs in this process: it {how}")
+    line = _Line(args.progress, steps, models, engine)
+    with _signals() as came:
+        while not came:
+            engine.bundle(flags.max_bundle_size, flags.max_bundle_time_mills / 1e3)
+            engine.look_around(flags.checkpointing_interval / 1e3)
+            line.show()
+        line.clear()
+        engine.checkpoint()
+    say(f"job {record.name} has ended: go on with --resume latest")
+    return SIGNAL_EXIT + came[0]
+
+
+class _Line:
+    """A line of the terminal that says how the job gets on."""
+
+    def __init__(
+        self, show: bool | None, steps: LocalSteps, models: Models, engine: Engine
+    ) -> None:
+        self._shows = sys.stderr.isatty() if show is None else show
+        self._steps, self._models, self._engine = steps, models, engine
+        self._at, self._rows, self._letters = time.monotonic(), 0, 0
+
+    def show(self) -> None:
+        """Show it anew, now and then; and the reason of the first message that is refused."""
+        span = time.monotonic() - self._at
+        if span < SHOW_EVERY:
+            return
+        counts = self._steps.counts
+        letters = self._steps.refused
+        if letters >= max(10 * self._letters, 1):
+            self.clear()
+            say(f"refused: {fit(printable(self._steps.last_reason))} ({letters:,} so far)")
+            self._letters = letters
+        if self._shows:
+            rows = counts["rows_read"]
+            text = (
+                f"{rows:,} rows, {(rows - self._rows) / span:,.0f}/s, {len(self._models):,} devices"
+            )
+            if self._engine.newest is not None:
+                text += f", {max(time.time() - self._engine.newest, 0.0):.1f} s behind"
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+            self._rows = rows
+        self._at = time.monotonic()
+
+    def clear(self) -> None:
+        """Leave an empty line."""
+        if self._shows:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Note signals that end the job, which does so between two bundles."""
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    former: dict[int, Any] = {number: signal.signal(number, note) for number in numbers}
+    wakeup = signal.set_wakeup_fd(-1)
+    try:
+        yield came
+    finally:
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,184 @@
+"""A live job without an engine: the bytes of the file job, each once, through kills."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import numpy as np
+import pytest
+
+from pipelines.cli.main import main
+from pipelines.local.store import FILE
+from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
+from tests.e2e.jobs import COLUMNS, command, environment, run_process, table_of, track
+from tests.e2e.live import SPECS, Live, Recording, assert_same_bits, record, settled
+from tests.e2e.test_stream import ALERTS, DRIFT, assert_same_as_file_job
+
+ROWS = 1200
+REFERENCE = ("--reference", "first", "--reference-per", "100000 rows", "--reference-rows", "384")
+LOCAL = ("--engine", "local")
+SEED = 11
+OFTEN = "--checkpointing_interval=300"
+
+
+@pytest.fixture(scope="module")
+def recording(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return record(sample, tmp_path_factory.mktemp("recording") / "rows", ROWS)
+
+
+@contextmanager
+def running(live: Live, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the job, which ends with Ctrl-C."""
+    with started(live, *flags) as job:
+        yield job
+        job.send_signal(signal.SIGINT)
+        output, _ = job.communicate(timeout=PATIENCE)
+        assert job.returncode == 130, output
+        assert "go on with --resume latest" in output
+
+
+@contextmanager
+def started(live: Live, *flags: str) -> Iterator[subprocess.Popen[str]]:
+    """Start the job, and wait until it runs."""
+    job = subprocess.Popen(
+        live.attached(*LOCAL, *flags),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert job.stdout is not None
+        first = job.stdout.readline()
+        assert "runs in this process" in first, first + job.stdout.read()
+        yield job
+    finally:
+        if job.poll() is None:
+            job.kill()
+        job.wait(PATIENCE)
+
+
+def committed(live: Live, topic: str) -> list[dict[str, Any]]:
+    """All rows of an output that its readers see, as often as they are there."""
+    consumer = confluent_kafka.Consumer({**live.client, "group.id": "once"})
+    places = [
+        confluent_kafka.TopicPartition(topic, part, 0)
+        for part in consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    ]
+    left = {}
+    for place in places:
+        left[place.partition] = consumer.get_watermark_offsets(place, 30)[1]
+    consumer.assign(places)
+    rows: list[dict[str, Any]] = []
+    while any(consumer.position([place])[0].offset < left[place.partition] for place in places):
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            rows += json.loads(message.value() or b"")
+        if all(not high for high in left.values()):
+            break
+    consumer.close()
+    return rows
+
+
+@pytest.mark.parametrize("form", ["json", "arrow"])
+def test_it_gives_the_bytes_of_the_file_job(
+    form: str, cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    output = tmp_path / "files"
+    some, others = recording.files
+    track(str(some), str(others), *COLUMNS, *SPECS, *DRIFT, *REFERENCE, "--output", str(output))
+    alerts = settled(table_of(output, "alerts"), recording.rows)
+    episodes = settled(table_of(output, "episodes"), recording.rows)
+    live = Live(cluster, f"local-{form}", form)
+    live.make_topic(4)
+    live.send(some, 20)
+    with running(live, *DRIFT, *REFERENCE, "--devices-topic", f"local-{form}-devices"):
+        live.send(others, 1)
+        assert_same_as_file_job(live, recording, tmp_path)
+        assert_same_bits(live.read("-alerts", len(alerts), tmp_path), alerts, ALERTS)
+        lines = live.read("-episodes", len(episodes), tmp_path)
+        assert len(lines) == len(episodes)
+    assert main(["devices", *live.place, "--topic", f"local-{form}-devices"]) == 0
+
+
+def check_kills(kills: int, live: Live, recording: Recording, folder: Path, *flags: str) -> None:
+    """Kill a job again and again while rows come: nothing is lost, twice or different."""
+    live.make_topic(3)
+    random = np.random.default_rng(SEED)
+    sending = [command(*live.replay(part, 3, "--speed", "0")) for part in recording.portions]
+    each = np.array_split(np.arange(kills), len(sending))
+    resume: tuple[str, ...] = ()
+    for feed, own in zip(sending, each, strict=True):
+        with subprocess.Popen(feed, env=environment(), stdout=subprocess.DEVNULL) as sender:
+            for _ in own:
+                with started(live, OFTEN, "--max_bundle_size=40", *flags, *resume) as job:
+                    time.sleep(float(random.uniform(0.05, 1.0)))
+                    job.kill()
+                resume = ("--resume", "latest")
+            assert sender.wait(PATIENCE) == 0
+    with running(live, *flags, *resume):
+        assert_same_as_file_job(live, recording, folder)
+    for output in ("", "-predictions"):
+        rows = committed(live, f"{live.topic}-out{output}")
+        found = Counter((row["model_id"], row["index"]) for row in rows)
+        assert max(found.values()) == 1
+        assert len(found) == recording.features.num_rows
+
+
+def test_kills_lose_and_change_nothing(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    check_kills(5, Live(cluster, "local-killed", "json"), recording, tmp_path)
+
+
+@pytest.mark.nightly
+def test_twenty_kills_lose_and_change_nothing(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    check_kills(20, Live(cluster, "local-killed-often", "json"), recording, tmp_path)
+
+
+def test_what_it_cannot_do_is_one_line(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    live = Live(cluster, "local-refused", "json")
+    live.make_topic(1)
+
+    def refused(*flags: str) -> str:
+        done = run_process(live.attached(*LOCAL, *flags))
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        return done.stderr
+
+    assert "--parallelism = '2': must be left out with --engine local" in refused("--parallelism=2")
+    assert "--detach: left out" in refused("--detach")
+    assert "--streaming" in refused("--streaming=true")
+    assert "holds no job" in refused("--resume", "latest")
+    state = tmp_path / "state"
+    with running(live, "--state-folder", str(state)):
+        live.send(recording.files[0], 100)
+        wait_for("features", lambda: sum(live.sizes(f"{live.topic}-out")))
+        assert "must be one that" in refused("--state-folder", str(state), "--resume", "latest")
+    assert "--resume latest: it holds job" in refused("--state-folder", str(state))
+    other = refused("--state-folder", str(state), "--resume", "latest", "--clip", "3")
+    assert "tracker.clip" in other
+    older = tmp_path / FILE
+    shutil.copy(state / FILE, older)
+    before = sum(live.sizes(f"{live.topic}-out"))
+    with running(live, "--state-folder", str(state), "--resume", "latest"):
+        live.send(recording.files[1], 100)
+        wait_for("features", lambda: sum(live.sizes(f"{live.topic}-out")) > before + 1)
+    shutil.copy(older, state / FILE)
+    assert "which Kafka has: it is an older copy" in refused(
+        "--state-folder", str(state), "--resume", "latest"
+    )
