@@ -23,6 +23,7 @@ from pipelines.report.data.episodes import (
     episodes_of,
     lately_lines,
     moving_lines,
+    rate_lines,
 )
 from pipelines.report.data.heat import MOST_BINS, MOST_MODELS, NOTHING, STEPS
 from tests.report_runs import (
@@ -470,3 +471,20 @@ def test_devices_that_recovered_are_not_off(tmp_path: Path) -> None:
     only = episodes_of(run(tmp_path / "only", ["b"], told[3]), about)
     assert only is not None
     assert episode_lines(only, 1)[0] == "none of 1 devices was off"
+
+
+def test_a_rate_that_a_memory_cannot_show_is_named() -> None:
+    auto = {"learning": "auto", "memory": "14 days", "per": "1000000 rows", "false_alarms": 1.0}
+    span = {"first": "2026-03-01T00:00:00", "last": "2026-04-30T00:00:00", "far": 0}
+    counts = {"models": 40, "rows_in": 40 * 60 * 288}
+    about: dict[str, Any] = {"reference": auto, "time_span": span, "counts": counts}
+    assert rate_lines(about) == [
+        "false alarms can come more often than one in 1,000,000 rows: a memory of 4,032 rows "
+        "cannot show so rare a rate (some one in 1,008 is what it can)"
+    ]
+    often = {**auto, "false_alarms": 1000.0, "memory": "4032 rows"}
+    assert rate_lines({**about, "reference": often}) == []
+    assert rate_lines({**about, "reference": {**often, "false_alarms": 500.0}})
+    assert rate_lines({**about, "reference": {**auto, "learning": "first"}}) == []
+    assert rate_lines({**about, "reference": {**auto, "per": "30 days"}}) == []
+    assert rate_lines({**about, "time_span": None}) == []

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
+from kerneltrack.monitor.spans import parse_span
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.text import SECOND, counted, moment, natural
 from transforms.outputs import EPISODES
@@ -31,6 +32,8 @@ _LEAST_HOURS, _MANY_HOURS = 1, 36
 day; one of seconds is not meant to show a day."""
 _TOGETHER_HOURS, _LEAST_TOGETHER, _PART_TOGETHER = 3, 3, 4
 """So many models at least, and one in so many, that go off within so many hours share a cause."""
+_SHOWN_IN = 4
+"""Rows of a memory to one false alarm, at least: the measured rates are right from there on."""
 _LATELY_DAYS = 30
 """The end of a job counts the episodes of so many last days, where its rows are of more."""
 
@@ -224,14 +227,18 @@ def _lately(
     """
     if span is None or span["far"]:
         return None
-    first, last = (
-        int(np.datetime64(span[end], "ns").astype(np.int64)) for end in ("first", "last")
-    )
+    first, last = _ends(span)
     since = last - _LATELY_DAYS * 24 * _HOUR
     if since <= first:
         return None
     models = [model for time, model in noticed if time > since]
     return len(models), len(set(models))
+
+
+def _ends(span: Mapping[str, Any]) -> tuple[int, int]:
+    """Return from when to when rows are, ns."""
+    first, last = (np.datetime64(span[end], "ns").astype(np.int64) for end in ("first", "last"))
+    return int(first), int(last)
 
 
 def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
@@ -308,7 +315,8 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
     lines = episode_lines(found, models - without) if models > without or not models else []
     lines += lately_lines(found)
     lines += day_lines(found, models - without, run["reference"], own=own)
-    lines += moving_lines(run["reference"]) if own and models > without else []
+    if own and models > without:
+        lines += moving_lines(run["reference"]) + rate_lines(run)
     if without:
         names = sorted(run["models_without_reference"], key=natural)
         named = [printable(name) for name in names[:MOST_NAMED]]
@@ -404,6 +412,37 @@ def moving_lines(reference: Mapping[str, Any]) -> list[str]:
         return []
     memory = printable(str(reference["memory"]))
     return [f"normal is what a device's last {memory} showed: none can be off before that"]
+
+
+def rate_lines(run: Mapping[str, Any]) -> list[str]:
+    """Return that a reference that moves cannot keep so rare a rate, if it holds too few rows."""
+    reference = run["reference"]
+    if reference.get("learning") != AUTO:
+        return []
+    per, memory = (parse_span(name, str(reference[name])) for name in ("per", "memory"))
+    if per.rows is None:
+        return []
+    rows = memory.rows
+    if rows is None and memory.time is not None:
+        rows = _rows_in(run, memory.time)
+    each = per.rows / reference["false_alarms"]
+    if rows is None or rows >= _SHOWN_IN * each:
+        return []
+    return [
+        f"false alarms can come more often than one in {each:,.0f} rows: a memory of {rows:,} rows "
+        f"cannot show so rare a rate (some one in {rows / _SHOWN_IN:,.0f} is what it can)"
+    ]
+
+
+def _rows_in(run: Mapping[str, Any], time: int) -> int | None:
+    """Return how many rows a device has in a time, ns; None where that is not known."""
+    span, counts = run.get("time_span"), run["counts"]
+    if not span or span["far"] or not counts["models"]:
+        return None
+    first, last = _ends(span)
+    passed = max(last - first, 1)
+    each: float = counts["rows_in"] / counts["models"]
+    return round(each * min(time / passed, 1.0))
 
 
 def _until(off: Off) -> str:
