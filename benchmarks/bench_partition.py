@@ -42,8 +42,10 @@ import pyarrow.parquet as pq
 
 from benchmarks.bench_job import write_models
 from kerneltrack import codec
-from kerneltrack.fleet.model import Work, begin, encode
+from kerneltrack.fleet.begin import begin
+from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.run import run_rows
+from kerneltrack.fleet.states import encode
 from kerneltrack.snapshots.files import read_whole, snapshot_name, write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState

@@ -5,21 +5,27 @@
 1,000 models have seen 600 rows of six channels; then each gets so many more in one call: by the
 block's function where there is one, model by model in builds without. Prints the thread's processor
 time, microseconds a model, of the fastest of five calls; in the case "warm start" the models are
-read from their snapshots' bytes in that time.
+read from a job's folder of snapshots in that time, as a job reads them.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.registry import parse_spec
+from kerneltrack.snapshots.folder import SnapshotFolder
+from kerneltrack.snapshots.header import packed_state
+from kerneltrack.snapshots.packed import PackedWriter
 
 MODELS, FIRST, CHANNELS, TURNS, MISSING = 1_000, 600, 6, 5, 0.01
 BEGINS, MINUTE = 1_770_000_000 * 10**9, 60 * 10**9
@@ -41,6 +47,21 @@ def work_of(works: Any, case: str) -> Any:
     return works(spec=spec, **fields)
 
 
+def folder_of(work: Any, keys: list[str], data: list[bytes]) -> Callable[[], SnapshotFolder]:
+    """Write snapshots as a file job does; return what opens their folder."""
+    folder, name = Path(tempfile.mkdtemp()), "part-00000-of-00001.parquet"
+    with (folder / name).open("wb") as handle:
+        writer = PackedWriter(handle)
+        for key, one in sorted(zip(keys, data, strict=True)):
+            writer.add(packed_state(one, key))
+        writer.close()
+    file = {"name": name, "slots": [0], "models": len(keys), "states": len(keys)}
+    about = {"version": 3, "tracker": work.spec.to_dict(), "learner": None}
+    text = json.dumps({**about, "slots": 1, "files": [file]})
+    (folder / "index.json").write_text(text, encoding="utf-8")
+    return lambda: SnapshotFolder(str(folder))
+
+
 def by_block(case: str, count: int) -> Callable[[], float]:
     """Return what runs the rows as blocks."""
     begin_each: Any = importlib.import_module("kerneltrack.fleet.begin").begin_each
@@ -54,15 +75,21 @@ def by_block(case: str, count: int) -> Callable[[], float]:
     models = begin_each(work, keys, np.nan_to_num(first), starts, starts + FIRST)
     run_models(models, first, np.tile(times[:FIRST], MODELS), starts, starts + FIRST, until)
     each = [models.model(place) for place in range(MODELS)]
-    data = [model_of.encode(work, key, model) for key, model in zip(keys, each, strict=True)]
+    encode: Any = importlib.import_module("kerneltrack.fleet.states").encode
+    go_on_each: Any = importlib.import_module("kerneltrack.fleet.restore").go_on_each
+    data = [encode(work, key, model) for key, model in zip(keys, each, strict=True)]
+    opened = folder_of(work, keys, data)
     later = np.ascontiguousarray(x[:, FIRST : FIRST + count]).reshape(-1, CHANNELS)
     places, now = np.arange(MODELS) * count, np.tile(times[FIRST : FIRST + count], MODELS)
 
     def call() -> float:
         block = beside(work, keys, each)
+        folder = opened()
         begin = time.thread_time()
         if case == "warm start":
-            block = beside(work, keys, [model_of.decode(work, one, "a snapshot") for one in data])
+            # A block's models come in the order of their names.
+            names, snapshots = zip(*folder.trackers(sorted(keys)), strict=True)
+            block = beside(work, sorted(keys), go_on_each(work, snapshots, names))
         run_models(block, later, now, places, places + count, until)
         return time.thread_time() - begin
 
@@ -80,14 +107,16 @@ def one_by_one(case: str, count: int) -> Callable[[], float]:
         model = begin(work, key, np.nan_to_num(x[place, :FIRST]))
         models.append(run_rows(work, key, model, x[place, :FIRST], times[:FIRST], -np.inf)[0])
     data = [encode(work, key, model) for key, model in zip(keys, models, strict=True)]
+    opened = folder_of(work, keys, data)
     later, now = x[:, FIRST : FIRST + count], times[FIRST : FIRST + count]
 
     def call() -> float:
+        folder = opened()
         started = time.thread_time()
-        for place, key in enumerate(keys):
+        for place, key in sorted(enumerate(keys), key=lambda pair: pair[1]):
             model = models[place]
             if case == "warm start":
-                model = decode(work, data[place], "a snapshot")
+                model = decode(work, folder.state(key, "tracker"), "a snapshot")
             run_rows(work, key, model, later[place], now, -np.inf)
         return time.thread_time() - started
 

@@ -29,9 +29,12 @@ from kerneltrack import codec
 from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.fleet import model
+from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.events import next_event
+from kerneltrack.fleet.model import Model, Work
+from kerneltrack.fleet.restore import decode, frozen
 from kerneltrack.fleet.run import run_rows
+from kerneltrack.fleet.states import encode
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.drift import DriftSpec
@@ -192,20 +195,20 @@ def _learner(spec: LearnerSpec) -> Case:
 def _model(spec: SubspaceSpec) -> Case:
     measure = MeasureMismatch(SlidingWindows(size=20, period=10), moving=15, most_rows=8).in_ns()
     drift = DriftSpec(settle=20, block=5)
-    work = model.Work(spec=spec, hold=10**9, measure=measure, drift=drift, every=17 * 10**9)
+    work = Work(spec=spec, hold=10**9, measure=measure, drift=drift, every=17 * 10**9)
 
-    def run(now: model.Model) -> bytes:
+    def run(now: Model) -> bytes:
         begin = 0 if now.time is None else now.time + 10**9
         begin = min(begin, 8 * 10**18)
         now, outcome = run_rows(work, "a", now, ROWS[:30], begin + TIMES[:30], begin)
         next_event(work, now)
         mismatch_chunk(outcome.measured[0], spec, 0.95)
-        return model.encode(work, "a", now)
+        return encode(work, "a", now)
 
-    def read(data: bytes, own: bool) -> model.Model:
-        return model.decode(work, data, "state", own)
+    def read(data: bytes, own: bool) -> Model:
+        return decode(work, data, "state", own)
 
-    return Case(run(model.begin(work, "a", ROWS[:20])), read, run)
+    return Case(run(begin(work, "a", ROWS[:20])), read, run)
 
 
 def _referred(spec: SubspaceSpec) -> Case:
@@ -231,38 +234,38 @@ def _of_modes(spec: SubspaceSpec) -> Case:
 
 
 def _with_reference(spec: SubspaceSpec, asked: ReferenceSpec, count: int) -> Case:
-    work = model.Work(spec=spec, reference=asked)
+    work = Work(spec=spec, reference=asked)
     seen = walk(seed=8, count=count, width=4)
     if asked.modes:
         seen[:, 3] = np.arange(count) // 40 % 2
     seen[-10:, :3] += 20.0
 
-    def run(now: model.Model) -> bytes:
+    def run(now: Model) -> bytes:
         now, _ = run_rows(work, "a", now, ROWS[:50], None, 0)
         if now.reference is not None:
             reference.open_episode(asked, now.reference)
-        return model.encode(work, "a", now)
+        return encode(work, "a", now)
 
-    def read(data: bytes, own: bool) -> model.Model:
-        return model.decode(work, data, "state", own)
+    def read(data: bytes, own: bool) -> Model:
+        return decode(work, data, "state", own)
 
-    now, _ = run_rows(work, "a", model.begin(work, "a", seen[:20]), seen, None, 0)
-    return Case(model.encode(work, "a", now), read, run)
+    now, _ = run_rows(work, "a", begin(work, "a", seen[:20]), seen, None, 0)
+    return Case(encode(work, "a", now), read, run)
 
 
 def _given(spec: SubspaceSpec) -> Case:
     """Return a snapshot that rows are only scored against, or whose reference others are given."""
     made = _referred(spec)
 
-    def run(now: tuple[bytes, model.Work, model.Model]) -> bytes:
+    def run(now: tuple[bytes, Work, Model]) -> bytes:
         data, work, held = now
         run_rows(work, "a", held, ROWS[:50], None, math.inf)
         if work.reference is not None and held.reference is not None:
             reference.update(work.reference, reference.restarted(held.reference), ROWS[:50])
         return data
 
-    def read(data: bytes, own: bool) -> tuple[bytes, model.Work, model.Model]:
-        work, held, _ = model.frozen(data, "state", MeasureMismatch(SlidingWindows(20, 10)).in_ns())
+    def read(data: bytes, own: bool) -> tuple[bytes, Work, Model]:
+        work, held, _ = frozen(data, "state", MeasureMismatch(SlidingWindows(20, 10)).in_ns())
         return data, work, held
 
     return Case(made.data, read, run)

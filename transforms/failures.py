@@ -21,6 +21,11 @@ FAILURE_SCHEMA = pa.schema(
 )
 
 
+def unreadable(error: Exception) -> str:
+    """Return why a model whose snapshot cannot be read takes no rows."""
+    return f"the model's snapshot cannot be read: {error}"
+
+
 def reasons_column(reasons: Sequence[str]) -> pa.Array:
     """Return reasons as a column: they quote what came from outside."""
     return pa.array([fit(reason) for reason in reasons], pa.string())
@@ -47,3 +52,9 @@ class Failures:
             reasons_column(reason),
         ]
         return Failures(pa.RecordBatch.from_arrays(columns, schema=FAILURE_SCHEMA))
+
+    @staticmethod
+    def of_model(model_id: str, reason: str) -> Failures:
+        """Build the failure of a model that has no row to show it by: source and row are null."""
+        line = {"model_id": model_id, "source": None, "row": None, "reason": fit(reason)}
+        return Failures(pa.RecordBatch.from_pylist([line], schema=FAILURE_SCHEMA))

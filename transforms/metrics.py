@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from apache_beam.metrics import Metrics
 
 NAMESPACE = "kerneltrack"
+UNREADABLE = "models_unreadable"
+"""Counter of models without a row whose snapshots cannot be read."""
 UNREFERENCED = "models_without_reference"
 """Counter and set of the models whose rows were held against nothing: no reference was made."""
 SCORED_AGAIN = "rows_scored_again"

@@ -16,7 +16,8 @@ from apache_beam.typehints import with_input_types, with_output_types
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.model import Model, Work, frozen
+from kerneltrack.fleet.model import Model, Work
+from kerneltrack.fleet.restore import frozen
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.clock import NO_TIME
+from kerneltrack.fleet.companions import FirstRows
 from kerneltrack.fleet.forward_fill import Held
-from kerneltrack.fleet.model import NO_ROWS, Model, Work
+from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.windows import OpenWindows
-from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.moving import WindowState
 from kerneltrack.monitor.reference import ReferenceState
 from kerneltrack.monitor.reference import block as references
@@ -27,6 +27,7 @@ from kerneltrack.trackers.common.state import N
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+NONE: BoolArray = np.zeros(0, np.bool_)
 
 
 @dataclasses.dataclass
@@ -59,20 +60,38 @@ class Models:
     until: IntArray
     before: IntArray
     projected: IntArray
-    held: Held | None
-    filled: BoolArray
-    open: list[OpenWindows] | None
-    moving: FixedBlock[WindowState] | None
-    moving_times: list[IntArray]
-    drift: npt.NDArray[np.uint8] | None
-    reference: references.Parts | None
-    referred: BoolArray
-    origin: list[str]
+    held: Held | None = None
+    filled: BoolArray = dataclasses.field(default_factory=lambda: NONE)
+    open: list[OpenWindows] | None = None
+    moving: FixedBlock[WindowState] | None = None
+    moving_times: list[IntArray] = dataclasses.field(default_factory=list)
+    drift: npt.NDArray[np.uint8] | None = None
+    reference: references.Parts | None = None
+    referred: BoolArray = dataclasses.field(default_factory=lambda: NONE)
+    origin: list[str] = dataclasses.field(default_factory=list)
 
     @classmethod
     def of(cls, work: Work, keys: Sequence[str], models: Sequence[Model]) -> Models:
         """Return copies of models, at least one, side by side."""
-        return _side_by_side(work, keys, models)
+        block = get_tracker(work.spec.tracker).pack(work.spec, [model.state for model in models])
+        times = [model.time for model in models], [model.until for model in models]
+        known = [[NO_TIME if time is None else time for time in column] for column in times]
+        counts = [model.before for model in models], [model.projected for model in models]
+        columns = np.array([*known, *counts], np.int64)
+        fields: dict[str, Any] = {}
+        for each in work.companions:
+            fields |= each.join(work, block.width, models)
+        return cls(work, list(keys), block, *columns, **fields)
+
+    @classmethod
+    def begun(cls, work: Work, first: FirstRows) -> Models:
+        """Return models that begin."""
+        none = np.zeros(len(first.keys), np.int64)
+        columns = none + NO_TIME, none + NO_TIME, none, none.copy()
+        fields: dict[str, Any] = {}
+        for each in work.companions:
+            fields |= each.begin(work, first)
+        return cls(work, list(first.keys), first.block, *columns, **fields)
 
     def __len__(self) -> int:
         """Return m."""
@@ -91,24 +110,16 @@ class Models:
 
     def model(self, place: int) -> Model:
         """Return one model; its arrays are those of the columns."""
-        detector, held = None, None
-        if self.work.drift is not None and self.drift is not None:
-            detector = detectors.state_at(self.work.drift, self.drift, place)
-        if self.held is not None and self.filled[place]:
-            held = Held(*(column[place] for column in self.held))
+        fields: dict[str, Any] = {}
+        for each in self.work.companions:
+            fields |= each.one(self, place)
         return Model(
             self.block.state(place),
             time_of(self.time[place]),
             time_of(self.until[place]),
-            held,
-            None if self.open is None else self.open[place],
-            None if self.moving is None else self.moving.state(place),
-            self.moving_times[place] if self.moving_times else NO_ROWS,
-            detector,
-            self.reference_of(place),
-            self.origin[place],
-            int(self.before[place]),
-            int(self.projected[place]),
+            before=int(self.before[place]),
+            projected=int(self.projected[place]),
+            **fields,
         )
 
     def reference_of(self, place: int) -> ReferenceState | None:
@@ -122,49 +133,6 @@ class Models:
         """Let a model go on with this reference."""
         if self.work.reference is not None and self.reference is not None:
             references.put_state(self.work.reference, self.width, self.reference, place, state)
-
-
-def _side_by_side(work: Work, keys: Sequence[str], models: Sequence[Model]) -> Models:
-    width = len(models[0].state.shift)
-    held, filled = None, np.array([model.held is not None for model in models])
-    if work.hold is not None:
-        held = Held.none(len(models), width)
-        for place in np.flatnonzero(filled).tolist():
-            for column, array in zip(held, models[place].held or (), strict=True):
-                column[place] = array
-    windowed = work.measure is not None and work.measure.size is not None
-    drift, reference, moving = None, None, None
-    if work.drift is not None:
-        drift = detectors.beside_each_other(work.drift, [model.drift for model in models])
-    if work.reference is not None:
-        states = [model.reference for model in models]
-        reference = references.beside_each_other(work.reference, width, states)
-    if work.window is not None:
-        windows: list[Any] = [model.moving for model in models]
-        moving = work.window.pack(work.spec, windows)
-    tracker = get_tracker(work.spec.tracker)
-    times = [model.time for model in models], [model.until for model in models]
-    known = [[NO_TIME if time is None else time for time in column] for column in times]
-    counts = [model.before for model in models], [model.projected for model in models]
-    time, until, before, projected = np.array([*known, *counts], np.int64)
-    return Models(
-        work,
-        list(keys),
-        tracker.pack(work.spec, [model.state for model in models]),
-        time,
-        until,
-        before,
-        projected,
-        held,
-        filled,
-        [model.open or OpenWindows.none(width) for model in models] if windowed else None,
-        moving,
-        [model.moving_times for model in models] if work.window is not None else [],
-        drift,
-        reference,
-        np.array([model.reference is not None for model in models]),
-        [model.origin for model in models],
-    )
 
 
 def time_of(time: np.int64) -> int | None:

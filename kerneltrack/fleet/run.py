@@ -23,13 +23,14 @@ from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
 from kerneltrack.fleet.devices import changes, may_begin, may_last
 from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, window_ends
 from kerneltrack.fleet.forward_fill import Held, hold_each
-from kerneltrack.fleet.model import Model, Work, encode
+from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models, time_of
 from kerneltrack.fleet.modes import modes_of, with_modes, without_modes
 from kerneltrack.fleet.moving_times import lines_of_moving
 from kerneltrack.fleet.open_windows import OwnRows, WindowsOnTheWay, windows_of
 from kerneltrack.fleet.references import refer_each
 from kerneltrack.fleet.results import Alert, Results
+from kerneltrack.fleet.states import states_of
 from kerneltrack.fleet.windows import Measured
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.mismatch import window_mismatches
@@ -289,9 +290,7 @@ class _Run:
             self._run(part.which, part.starts, part.stops)
         if part.due:
             self._measure([each for each in part.due if each.event.start is not None])
-        for each in part.due:
-            if each.event.start is None:
-                self._write(each)
+            self._write([each for each in part.due if each.event.start is None])
 
     def _run(self, which: IntArray, starts: IntArray, stops: IntArray) -> None:
         """Run pieces of models through all that works on rows."""
@@ -480,20 +479,25 @@ class _Run:
         times: list[int] = newest.tolist()
         return times
 
-    def _write(self, due: _Due) -> None:
-        """Write a model as it is at a boundary."""
-        models, model = self._models, due.model
-        models.until[model] = due.event.at
-        start = int(self._starts[model])
-        if self._windows and models.open is not None:
-            models.open[model] = self._windows[model].state()
-        if models.held is not None and due.stop > start:
-            span = np.zeros(1, np.int64), np.full(1, due.stop - start)
-            _, held = self._filled(slice(start, due.stop), *span, model)
-            if held is not None:
-                self._hold(slice(model, model + 1), held)
-        data = encode(self._work, models.keys[model], models.model(model))
-        self._found.snapshots[model].append(data)
+    def _write(self, due: list[_Due]) -> None:
+        """Write models as they are at a boundary."""
+        models = self._models
+        for model, stop, event in due:
+            models.until[model] = event.at
+            start = int(self._starts[model])
+            if self._windows and models.open is not None:
+                models.open[model] = self._windows[model].state()
+            if models.held is not None and stop > start:
+                span = np.zeros(1, np.int64), np.full(1, stop - start)
+                _, held = self._filled(slice(start, stop), *span, model)
+                if held is not None:
+                    self._hold(slice(model, model + 1), held)
+        if due:
+            keys = [models.keys[each.model] for each in due]
+            now = Models.of(self._work, keys, [models.model(each.model) for each in due])
+            states = states_of(now, final=False)
+            for place, each in enumerate(due):
+                self._found.snapshots[each.model].append(states.encoded(place))
 
     def _hold(self, models: slice | BoolArray, held: Held) -> None:
         """Let models hold what their rows have shown last."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.fleet import model as core
+from kerneltrack.fleet import restore, states
 from kerneltrack.fleet.begin import begin_each
 from kerneltrack.fleet.learn import (
     Learned,
@@ -247,13 +248,13 @@ def open_episode(specs: Specs, model: Model) -> Episode | None:
 
 def encode(specs: Specs, key: str, model: Model) -> list[bytes]:
     """Write a model as a job does at the end of its input: the tracker's state, the learner's."""
-    states = [core.encode(specs.work, key, model.tracked, final=True)]
+    found = [states.encode(specs.work, key, model.tracked, final=True)]
     learned = model.learned
     if specs.learner is not None and learned is not None:
         about = learner_about(About(key, learned.rows, learned.time), True)
         beside = {_BOARD + name: array for name, array in learned.board.arrays().items()}
-        states.append(codec.encode_learner(specs.learner, learned.state, about, beside))
-    return states
+        found.append(codec.encode_learner(specs.learner, learned.state, about, beside))
+    return found
 
 
 def decode(specs: Specs, tracker: tuple[bytes, str], learner: tuple[bytes, str] | None) -> Model:
@@ -265,7 +266,7 @@ def decode(specs: Specs, tracker: tuple[bytes, str], learner: tuple[bytes, str] 
     Raises:
         DataError: for bytes that are no states of these settings, or damaged ones.
     """
-    model = core.decode(specs.work, *tracker, keeps_given=True)
+    model = restore.decode(specs.work, *tracker, keeps_given=True)
     if learner is None:
         return _with_learner(specs, model, model.time, model.rows)
     return Model(model, _learned_of(specs, model, *learner))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -134,11 +135,12 @@ class SnapshotFolder:
 
         Raises:
             ConfigError: naming both numbers.
-            DataError: if the first model's snapshot cannot be read.
         """
         for model_id in self.models:
-            found = self.tracker(model_id)
-            if found is not None:
+            for found in self.trackers([model_id]):
+                # One that cannot be read costs its model alone.
+                if found is None or isinstance(found[1], DataError):
+                    continue
                 known = len(found[1].state.shift)
                 if known != width:
                     allowed = f"{known}, as in the snapshots of {self.folder}"
@@ -223,6 +225,18 @@ class SnapshotFolder:
         if self._packed is not None:
             return path, self._packed.files.snapshot(entry[codec.TRACKER], own)
         return path, codec.decode(self.read(entry, codec.TRACKER), path, own)
+
+    def trackers(
+        self, model_ids: Iterable[str]
+    ) -> list[tuple[str, codec.Snapshot | DataError] | None]:
+        """Return `tracker` of models, and of one that cannot be read why."""
+        found: list[tuple[str, codec.Snapshot | DataError] | None] = []
+        for model_id in model_ids:
+            try:
+                found.append(self.tracker(model_id))
+            except DataError as error:
+                found.append((error.path, error))
+        return found
 
     def read(self, entry: Mapping[str, Any], kind: str) -> bytes:
         """Return the bytes of the "tracker" or "learner" of one of the boundaries in `models`.
@@ -385,15 +399,24 @@ def _take_over(
         lines = found.get(model_id, {})
         if kept is None or (lines and max(lines) > kept["rows"]):
             continue
+        there = lines.get(kept["rows"], {})
+        try:
+            states = {
+                kind: data
+                for kind in (codec.TRACKER, codec.LEARNER)
+                if kind not in there and (data := before.checked(model_id, kind)) is not None
+            }
+        except DataError as error:
+            # It costs its model alone, which says why where rows of it came.
+            warnings.warn(f"model {model_id!r} is left out: {error}", stacklevel=2)
+            continue
         line = found.setdefault(model_id, {}).setdefault(kept["rows"], {})
         for name in ("rows", "time"):
             line.setdefault(name, kept[name])
-        for kind in codec.TRACKER, codec.LEARNER:
-            data = None if kind in line else before.checked(model_id, kind)
-            if data is not None:
-                name = kept[kind] if isinstance(kept[kind], str) else _name_of(data, model_id)
-                write_whole(join(folder, name), data)
-                line |= {kind: name, f"{kind}_bytes": len(data)}
+        for kind, data in states.items():
+            name = kept[kind] if isinstance(kept[kind], str) else _name_of(data, model_id)
+            write_whole(join(folder, name), data)
+            line |= {kind: name, f"{kind}_bytes": len(data)}
 
 
 def _name_of(data: bytes, model_id: str) -> str:

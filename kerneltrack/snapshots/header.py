@@ -42,20 +42,19 @@ class AboutWriter:
     """Writes what headers of trackers say of models whose settings are the same.
 
     Args:
-        settings: Of what works along with a tracker, by name; None: there is none.
+        settings: Of what works along with a tracker, as plain values by name.
 
     Example:
-        >>> AboutWriter(drift=None).tracker(About("m", 3, None), final=True)
+        >>> AboutWriter().tracker(About("m", 3, None), final=True)
         '{"final": true, "model_id": "m", "rows": 3, "time": null, "until": null}'
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         """Write the settings; see the class."""
         before = [""] * (len(_TRACKER_S) + 1)
-        for name, spec in sorted(settings.items()):
-            if spec is not None:
-                place = bisect(_TRACKER_S, name)
-                before[place] += f'"{name}": {json.dumps(spec.to_dict(), sort_keys=True)}, '
+        for name, values in sorted((settings or {}).items()):
+            text = json.dumps(values, sort_keys=True)
+            before[bisect(_TRACKER_S, name)] += f'"{name}": {text}, '
         last = before.pop()
         self._before = tuple(before)
         self._last = f", {last}".removesuffix(", ")

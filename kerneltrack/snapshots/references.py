@@ -167,7 +167,7 @@ def reference_of(
 
 
 def check_reference(state: ReferenceState) -> None:
-    """Hold a reference's numbers against the limits of what comes from outside.
+    """Hold the numbers of a reference, or the columns of several, against the limits for another's.
 
     A number that is none would make a reference that finds nothing, without a word.
 
@@ -180,7 +180,7 @@ def check_reference(state: ReferenceState) -> None:
     check_whole("reference.times", tables.times, -TIME_LIMIT, TIME_LIMIT)
     for name in _FINITE:
         check_finite(f"reference.{name}", getattr(tables, name))
-    check_not_negative("reference.reals, evidence", tables.reals[reference.EVIDENCES])
+    check_not_negative("reference.reals, evidence", tables.reals[..., reference.EVIDENCES])
     check_given("reference.kernel.counts", state.kernel.counts)
 
 

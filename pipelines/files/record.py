@@ -26,7 +26,7 @@ from pipelines.files.local_times import local_times_text
 from pipelines.job import JobError
 from pipelines.report.data.files import count_rows, read_tables
 from pipelines.run_folder import RUN
-from transforms.metrics import NAMESPACE, UNREFERENCED
+from transforms.metrics import NAMESPACE, UNREADABLE, UNREFERENCED
 from transforms.outputs import (
     EPISODES,
     FAILURES,
@@ -128,7 +128,8 @@ def counts(
     counts: dict[str, int | float] = {
         "rows_in": counters.get("rows_read", 0),
         "rows_out": rows_out,
-        "rows_failed": rows_failed - labels_failed,
+        # Failures are rows, labels, and models without a row whose snapshot cannot be read.
+        "rows_failed": rows_failed - labels_failed - counters.get(UNREADABLE, 0),
         "rows_late": counters.get("rows_late", 0),
         "models": count_models(join(output, SNAPSHOTS)),
     }

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kerneltrack import codec
-from kerneltrack.fleet.model import decode
+from kerneltrack.fleet.restore import decode
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common import state as places

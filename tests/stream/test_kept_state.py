@@ -10,7 +10,8 @@ import pytest
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.fleet.model import decode, encode
+from kerneltrack.fleet.restore import decode
+from kerneltrack.fleet.states import encode
 from pipelines.live.jobs import FORMATS, Left, Record, check_same
 from tests.golden.keyed import make
 from tests.stream.learning import SPEC, make_features

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import DataError
-from kerneltrack.fleet.model import Work, decode
+from kerneltrack.fleet.model import Work
+from kerneltrack.fleet.restore import decode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
 from tests.stream.running import (

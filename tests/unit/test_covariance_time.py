@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.model import Work, begin
+from kerneltrack.fleet.begin import begin
+from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor.moving import MovingWindow

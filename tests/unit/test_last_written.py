@@ -8,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.learn import prediction_columns
-from kerneltrack.fleet.model import Model, Work, begin, decode, encode
+from kerneltrack.fleet.model import Model, Work
+from kerneltrack.fleet.restore import decode
+from kerneltrack.fleet.states import encode
 from kerneltrack.learners import RidgeSpec
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import OKFEBSpec

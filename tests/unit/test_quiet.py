@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.fleet import model as models
+from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Work
+from kerneltrack.fleet.restore import decode
 from kerneltrack.fleet.run import run_rows
+from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import AUTO, BLOCK, ReferenceSpec
@@ -68,7 +70,7 @@ def work_of(learning: str, *spans: tuple[int, int]) -> Work:
 
 
 def run(work: Work, rows: Array, times: npt.NDArray[np.int64], *cuts: int) -> tuple[Any, Any, Any]:
-    model = models.begin(work, "a", rows[:100])
+    model = begin(work, "a", rows[:100])
     scores, episodes = [], []
     pieces = zip(np.split(rows, cuts), np.split(times, cuts), strict=True)
     for piece, stamps in pieces:
@@ -123,9 +125,9 @@ def test_cuts_change_no_bit(learning: str, cuts: list[int], spans: list[tuple[in
     whole, parts = run(work, rows, times), run(work, rows, times, *sorted(cuts))
     assert whole[1].tobytes() == parts[1].tobytes()
     assert repr(whole[2]) == repr(parts[2])
-    assert models.encode(work, "a", whole[0]) == models.encode(work, "a", parts[0])
-    again = models.decode(work, models.encode(work, "a", whole[0]), "state")
-    assert models.encode(work, "a", again) == models.encode(work, "a", whole[0])
+    assert encode(work, "a", whole[0]) == encode(work, "a", parts[0])
+    again = decode(work, encode(work, "a", whole[0]), "state")
+    assert encode(work, "a", again) == encode(work, "a", whole[0])
 
 
 def test_an_episode_goes_on_after_a_quiet_time() -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import kerneltrack as kt
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.model import Work, begin
+from kerneltrack.fleet.begin import begin
+from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerneltrack.fleet.model import Model, Work, begin, encode
+from kerneltrack.fleet.begin import begin
+from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.results import Results
 from kerneltrack.fleet.run import run_models, run_rows
+from kerneltrack.fleet.states import encode
 from kerneltrack.fleet.windows import SLIDING, MeasuredWindows
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec

@@ -15,22 +15,22 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
+from kerneltrack.errors import DataError
 from kerneltrack.fleet.begin import begin_each
 from kerneltrack.fleet.forward_fill import Held, hold_each
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.run import run_models
 from kerneltrack.fleet.states import States, states_of
-from kerneltrack.monitor.drift import init as begin_drift
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk
-from transforms.failures import Failures
+from transforms.failures import Failures, unreadable
 from transforms.learn.learners import Last, Learned, bytes_of
 from transforms.metrics import count_unreferenced
 from transforms.outputs import FAILURES, FEATURES, SNAPSHOTS
-from transforms.partition.steps import Steps
-from transforms.track.admission import Refused, admit_all
+from transforms.partition.steps import Begun, Steps
+from transforms.track.admission import Admitted, Refused, admit_all
 from transforms.track.emit import Output, Ran, emit_beside, emit_refused, failures, features_of
 from transforms.track.order import MERGE
 from transforms.track.sorted_rows import SortedRows
@@ -136,10 +136,7 @@ def _bytes_of(steps: Steps, width: int) -> int:
     """Return the bytes of a model's states, about."""
     work = steps.track.work
     size = state_bytes(work.spec, width)
-    if work.reference is not None:
-        size += references.bytes_of(work.reference, width)
-    if work.drift is not None:
-        size += sum(array.nbytes for array in begin_drift(work.drift))
+    size += sum(each.size(work, width) for each in work.companions)
     if steps.track.plan is not None:
         size += bytes_of(steps.track.plan.spec, width, work.spec.rank)
     return size
@@ -177,8 +174,8 @@ class _Ready(NamedTuple):
 
 def run_block(steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str, Chunk]) -> Block:
     """Run a block of models, `merged` as of `admit`, with delayed labels by model."""
-    tracked = _track(steps.track, block, merged)
-    learners = steps.learners(block.names, labels)
+    begun = steps.begun(block.names, labels)
+    tracked, learners = _track(steps.track, block, merged, begun), begun.learners
     if learners is None:
         return tracked
     if tracked.features is not None:
@@ -197,14 +194,12 @@ def run_block(steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str
     return tracked._replace(learned=learned, learners=last)
 
 
-def _track(fn: TrackFn, block: SortedRows, merged: bool) -> Block:
+def _track(fn: TrackFn, block: SortedRows, merged: bool, begun: Begun) -> Block:
     """Run a block of models through their trackers."""
     work, names = fn.work, block.names
-    known = [] if fn.begins_anew else [fn.resumed(name) for name in names]
-    admitted = admit_all(fn.refusals, block, [clock for clock, _ in known], merged)
+    admitted = admit_all(fn.refusals, block, [clock for clock, _ in begun.known], merged)
     refused = list(admitted.refused)
-    given = [model for _, model in known]
-    ready = _begun(fn, names, admitted.rows, admitted.starts, admitted.stops, given, refused)
+    ready = _begun(fn, names, admitted, begun, refused)
     told: list[TaggedOutput[str, Any]] = [
         failures(names[model], rows, reasons, counted_as)
         for model, rows, reasons, counted_as in refused
@@ -255,29 +250,38 @@ def _times_of(rows: Chunk) -> IntArray | None:
 def _begun(
     fn: TrackFn,
     names: Sequence[str],
-    rows: Chunk,
-    starts: IntArray,
-    stops: IntArray,
-    known: Sequence[Model | None],
+    admitted: Admitted,
+    begun: Begun,
     refused: list[Refused],
 ) -> _Ready | None:
     """Return the models that are there or can begin with their rows; other rows are refused."""
-    work = fn.work
+    work, (rows, starts, stops, _) = fn.work, admitted
+    known = [model for _, model in begun.known]
     there = np.zeros(len(names), np.bool_)
     if known:
         there[:] = [model is not None for model in known]
     filled = _filled(work, rows, starts, stops)
     usable: BoolArray = np.asarray(np.isfinite(filled).all(axis=1))
+    for model in begun.broken:
+        usable[starts[model] : stops[model]] = False
     edges = np.concatenate([[0], np.cumsum(usable)])
     many = edges[stops] - edges[starts]
     begins = ~there & (many > 0)
+    try:
+        models = _side_by_side(work, names, filled, usable, (starts, stops), known, begins)
+    except DataError:
+        lost = _without_reference(work, names, begins)
+        if not lost:
+            raise
+        broken = {**begun.broken, **lost}
+        return _begun(fn, names, admitted, begun._replace(broken=broken), refused)
     for model in np.flatnonzero(~there & (many == 0) & (stops > starts)).tolist():
         own = rows.slice(int(starts[model]), int(stops[model]))
-        refused.append(Refused(model, own, fn.refusals.unusable(own.column("x"))))
+        why = [begun.broken[model]] * len(own) if model in begun.broken else None
+        refused.append(Refused(model, own, why or fn.refusals.unusable(own.column("x"))))
     which = np.flatnonzero(there | begins)
-    if not len(which):
+    if models is None:
         return None
-    models = _side_by_side(work, names, filled, usable, (starts, stops), known, begins)
     lengths = (stops - starts)[which]
     if len(which) < len(names) and lengths.sum() < len(rows):
         kept = np.zeros(len(names), np.bool_)
@@ -285,6 +289,18 @@ def _begun(
         rows = rows.take(np.flatnonzero(np.repeat(kept, stops - starts)))
     ends = np.cumsum(lengths)
     return _Ready(models, which, rows, ends - lengths, ends)
+
+
+def _without_reference(work: Work, names: Sequence[str], begins: BoolArray) -> dict[int, str]:
+    """Return which of the models that begin have a reference that cannot be read, and why."""
+    lost: dict[int, str] = {}
+    for model in np.flatnonzero(begins).tolist():
+        try:
+            if work.given is not None:
+                work.given.of(names[model])
+        except DataError as error:
+            lost[model] = unreadable(error)
+    return lost
 
 
 def _filled(work: Work, rows: Chunk, starts: IntArray, stops: IntArray) -> FloatArray:
@@ -306,8 +322,8 @@ def _side_by_side(
     spans: tuple[IntArray, IntArray],
     known: Sequence[Model | None],
     begins: BoolArray,
-) -> Models:
-    """Return the models that are known and those that begin, in order."""
+) -> Models | None:
+    """Return the models that are known and those that begin, in order; None if there are none."""
     begun: list[Model | None] = [None] * len(names)
     new = np.flatnonzero(begins)
     if len(new):
@@ -324,6 +340,8 @@ def _side_by_side(
         for name, own, fresh in zip(names, known or begun, begun, strict=True)
         if own is not None or fresh is not None
     ]
+    if not there:
+        return None
     return Models.of(work, [name for name, _ in there], [model for _, model in there if model])
 
 

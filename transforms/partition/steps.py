@@ -9,24 +9,43 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
 
+from kerneltrack.errors import DataError
+from kerneltrack.fleet.model import Model
 from transforms.chunks import Chunk
+from transforms.failures import Failures, unreadable
 from transforms.learn.inputs import narrow_labels
 from transforms.learn.learner import begin
 from transforms.learn.learners import Learners
+from transforms.metrics import UNREADABLE, count
 from transforms.outputs import FAILURES, LATE, LOST_LABELS
 from transforms.read.files import CHUNK_ROWS
-from transforms.track.emit import Output
+from transforms.track.clock import Clock
+from transforms.track.emit import Output, failures
 from transforms.track.late_data import late_as_failures
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
 IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")
+
+
+class Begun(NamedTuple):
+    """Models of a block before their first rows.
+
+    Attributes:
+        known: Clock of each, and the model if a snapshot has it; empty if nothing is known of any.
+        learners: Their learners, if there are any.
+        broken: Why a snapshot cannot be read, by the model's place: it costs that model its rows.
+    """
+
+    known: list[tuple[Clock, Model | None]]
+    learners: Learners | None
+    broken: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -58,28 +77,52 @@ class Steps:
             key: The model's ID.
             rows: Its rows, or some at a time; None if only labels name it.
             labels: Labels by `index` or `time`; None without.
+
+        Raises:
+            DataError: without rows, if a snapshot of the model cannot be read.
         """
         tracked: Iterator[Any] = iter(()) if rows is None else self._tracked(key, rows)
         named = [] if labels is None else [self._named(key, labels)]
-        return _as_failures(self.track.ended(key, tracked, named))
+        items = _as_failures(self.track.ended(key, tracked, named))
+        try:
+            yield from itertools.islice(items, 1)
+        except DataError as error:
+            # Its snapshots are read before its first row is.
+            if rows is None:
+                raise
+            for chunk in [rows] if isinstance(rows, Chunk) else rows:
+                yield failures(key, chunk, [unreadable(error)] * len(chunk))
+            return
+        yield from items
 
     def _named(self, key: str, labels: Chunk) -> Chunk:
         """Return delayed labels as learners take them."""
         plan = self.track.plan
         return labels if plan is None else narrow_labels((key, labels), plan.spec)[1]
 
-    def learners(self, keys: Sequence[str], labels: Mapping[str, Chunk]) -> Learners | None:
-        """Return the learners of models before their first rows, if there are any."""
-        track = self.track
-        if track.plan is None:
-            return None
-        fresh = begin(track.plan.spec)
-        now = [fresh if track.begins_anew else track.learner(key) for key in keys]
-        learners = Learners(track.plan, keys, now)
+    def begun(self, keys: Sequence[str], labels: Mapping[str, Chunk]) -> Begun:
+        """Return what models are before their first rows; `labels`: delayed ones, by model."""
+        track, plan = self.track, self.track.plan
+        known = [] if track.begins_anew else track.resumed_each(keys)
+        broken = {
+            at: unreadable(each) for at, each in enumerate(known) if isinstance(each, DataError)
+        }
+        now = [] if plan is None else [begin(plan.spec)] * len(keys)
+        for at, key in enumerate(keys if plan is not None and known else ()):
+            try:
+                now[at] = track.learner(key)
+            except DataError as error:
+                broken.setdefault(at, unreadable(error))
+        nothing = Clock(), None
+        sound: list[tuple[Clock, Model | None]] = [
+            nothing if at in broken or isinstance(each, DataError) else each
+            for at, each in enumerate(known)
+        ]
+        learners = None if plan is None else Learners(plan, keys, now)
         for place, key in enumerate(keys):
-            if key in labels:
+            if learners is not None and key in labels:
                 learners.arrive(place, self._named(key, labels[key]))
-        return learners
+        return Begun(sound, learners, broken)
 
     def _tracked(self, key: str, rows: Chunk | Iterator[Chunk]) -> Iterator[Any]:
         if isinstance(rows, Chunk):
@@ -110,6 +153,12 @@ def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
                     yield chunk.in_order()
     if left is not None:
         yield left.in_order()
+
+
+def named_alone(key: str, error: DataError) -> Output:
+    """Return the failure of a model without rows whose snapshot cannot be read, counted."""
+    count(UNREADABLE, 1)
+    return TaggedOutput(FAILURES, Failures.of_model(key, unreadable(error)))
 
 
 def _as_failures(items: Iterator[Output]) -> Iterator[Output]:

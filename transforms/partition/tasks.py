@@ -20,6 +20,7 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack import codec
+from kerneltrack.errors import DataError
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
@@ -32,7 +33,7 @@ from transforms.partition.blocks import Block, run_blocks
 from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import Spread, read_slots, sort_rows, spread_piece
-from transforms.partition.steps import IN_ARRIVAL, Steps
+from transforms.partition.steps import IN_ARRIVAL, Steps, named_alone
 from transforms.periods import PeriodRows
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
@@ -256,7 +257,10 @@ class _Results:
                 learner = block.learners[model] if block.learners else None
                 self._states.add_last(states, place, learner)
             else:
-                self._add_states(name, [packed_state(d, name) for d in block.states_of(model)])
+                own = [packed_state(data, name) for data in block.states_of(model)]
+                # Without any its snapshot could not be read: its rows are among the failures.
+                if own:
+                    self._add_states(name, own)
 
     def add_model(self, key: str, rows: Chunk | Iterator[Chunk] | None) -> None:
         """Run a model by itself, and write what comes of it."""
@@ -264,8 +268,15 @@ class _Results:
         self._run(key, rows)
 
     def _run(self, key: str, rows: Chunk | Iterator[Chunk] | None) -> None:
-        came = self._shared.steps.run(key, rows, self.labels.get(key))
-        self._add_states(key, self._written(key, came))
+        try:
+            came = self._shared.steps.run(key, rows, self.labels.get(key))
+            states = self._written(key, came)
+            if states or rows is None:
+                self._add_states(key, states)
+        except DataError as error:
+            if rows is not None:
+                raise
+            self._written(key, iter([named_alone(key, error)]))
 
     def end(self) -> None:
         """Write the models that are left."""

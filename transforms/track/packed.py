@@ -18,8 +18,9 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.forward_fill import Held
-from kerneltrack.fleet.model import Model, Work, with_rows_before
+from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models, time_of
+from kerneltrack.fleet.restore import with_beside
 from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.monitor import moving
 from kerneltrack.monitor.drift import block as detectors
@@ -150,7 +151,7 @@ def unpack(work: Work, packed: Packed, name: str) -> Model:
             model = model._replace(reference=held)
         if work.drift is not None:
             model = model._replace(drift=detectors.unpack(work.drift, packed.drift))
-        return with_rows_before(work, model, _rows_before(work, packed), packed.width)
+        return with_beside(work, [model], [_rows_before(work, packed)], given=False)[0]
     except (ConfigError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,18 +13,21 @@ import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.transforms.window import GlobalWindow
 
-from kerneltrack import codec
+from kerneltrack.errors import DataError
+from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.devices import GONE, Device, begun, known_of
 from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.forward_fill import hold_last
-from kerneltrack.fleet.model import Model, Work, begin, decode, encode, take_over
+from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
+from kerneltrack.fleet.restore import decode, go_on_each, take_over
 from kerneltrack.fleet.run import run_models
+from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers.common.loop import FIRST
 from transforms.chunks import Chunk, matrix_column
-from transforms.failures import Failures
+from transforms.failures import Failures, unreadable
 from transforms.keyed.commands import Command, command_of
 from transforms.keyed.expiry import Expiry, Kept
 from transforms.learn.inputs import narrow
@@ -158,7 +161,11 @@ class TrackFn(KeyedFn):
     def run(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
         """Take rows in, and run those that are ready."""
         key, chunk = element
-        now = yield from self._begun(key, log)
+        try:
+            now = yield from self._begun(key, log)
+        except DataError as error:
+            yield failures(key, chunk, [unreadable(error)] * len(chunk))
+            return
         chunk = yield from self._unlearned(key, now, chunk)
         before = now
         now, late, refused, unwanted = admit(self._order, now, chunk, self.refusals.usable)
@@ -184,6 +191,11 @@ class TrackFn(KeyedFn):
         if log.clock is not None:
             return log.clock
         now, model = self.resumed(key)
+        # All that it begins with is read before any row is taken.
+        if self.plan is not None and log.learner is None:
+            self.learner(key)
+        if model is None and self._work.given is not None:
+            self._work.given.of(key)
         if model is not None:
             log.put_model(pack(self._work, model))
             yield from self._tell_known(key, model)
@@ -383,10 +395,24 @@ class TrackFn(KeyedFn):
 
     def resumed(self, key: str) -> tuple[Clock, Model | None]:
         """Return the clock and the model that a model begins with."""
-        encoded = None if self._warm is None else self._warm.state(key, codec.TRACKER)
-        if self._warm is None or encoded is None:
-            return Clock(), None
-        model = decode(self._work, encoded, str(self._warm.place(key, codec.TRACKER)))
+        (found,) = self.resumed_each([key])
+        if isinstance(found, DataError):
+            raise found
+        return found
+
+    def resumed_each(self, keys: Sequence[str]) -> list[tuple[Clock, Model | None] | DataError]:
+        """Return what `resumed` does of models, and of one whose snapshot is damaged why."""
+        there = [None] * len(keys) if self._warm is None else self._warm.trackers(keys)
+        known = [each for each in there if each is not None]
+        models = iter(
+            go_on_each(self._work, [own for _, own in known], [name for name, _ in known])
+        )
+        return [(Clock(), None) if each is None else self._goes_on(next(models)) for each in there]
+
+    def _goes_on(self, model: Model | DataError) -> tuple[Clock, Model] | DataError:
+        """Return the clock of a model that goes on from its snapshot, and the model."""
+        if isinstance(model, DataError):
+            return model
         count("models_resumed", 1)
         due = next_event(self._work, model)
         learned = model.until

@@ -234,6 +234,8 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
     """
     one = _joined(spec, init(spec, rows[starts[0] : stops[0]]))
     blocks = Parts(*(side_by_side([part] * len(starts), len(part)) for part in one))
+    if len(starts) == 1:
+        return blocks
     columns, lengths = columns_of(spec, rows.shape[1], blocks), stops - starts
     scaling = scaling_of_each(rows, starts, stops)
     columns["shift"][...], columns["scale"][...] = scaling

@@ -167,9 +167,11 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         if not len(begins):
             raise ConfigError("starts", begins.shape, "one model at least")
         one = self.init(spec, matrix[begins[0] : ends[0]], names[0])
-        if not self.begins_alike or not _sound_first_rows(matrix, begins, ends):
-            spans = zip(begins.tolist(), ends.tolist(), names, strict=True)
-            return self.pack(spec, [self.init(spec, matrix[a:b], key) for a, b, key in spans])
+        alone = len(begins) == 1 or not self.begins_alike
+        if alone or not _sound_first_rows(matrix, begins, ends):
+            spans = zip(begins[1:].tolist(), ends[1:].tolist(), names[1:], strict=True)
+            others = [self.init(spec, matrix[a:b], key) for a, b, key in spans]
+            return self.pack(spec, [one, *others])
         places = self.places(spec, matrix.shape[1])
         table = np.zeros((len(begins), places.size), np.uint8)
         columns = places.columns(table)

@@ -26,15 +26,20 @@ _MOST_REASONS = 100
 
 @dataclass(frozen=True)
 class Failure:
-    """A row that did not become features; `model` is None where it is not known."""
+    """A row that did not become features; `model` is None where it is not known.
+
+    Without a row it is a model of which the job cannot read a snapshot.
+    """
 
     model: str | None
     source: str
-    row: int
+    row: int | None
     reason: str
 
     def where(self) -> str:
         """Return file, row and model."""
+        if self.row is None:
+            return f"model {self.model}"
         model = "" if self.model is None else f" ({self.model})"
         return f"{self.source}, row {self.row:,}{model}"
 

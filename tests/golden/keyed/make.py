@@ -12,8 +12,11 @@ import numpy as np
 from apache_beam.transforms.window import FixedWindows
 
 from kerneltrack import codec
-from kerneltrack.fleet.model import Model, Work, begin, decode, encode
+from kerneltrack.fleet.begin import begin
+from kerneltrack.fleet.model import Model, Work
+from kerneltrack.fleet.restore import decode
 from kerneltrack.fleet.run import run_rows
+from kerneltrack.fleet.states import encode
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
