@@ -8,6 +8,8 @@ from transforms.outputs import FOLDERS
 
 RUN = "run.json"
 REPORT = "report.html"
+REPORT_DEVICES = "report_devices"
+"""Folder of the devices that the page itself does not hold."""
 
 
 def results_in(output: str, overwrite: bool) -> list[str]:
@@ -16,7 +18,7 @@ def results_in(output: str, overwrite: bool) -> list[str]:
     Raises:
         ConfigError: if there are any, and they may not go.
     """
-    found = [name for name in (*FOLDERS, RUN, REPORT) if exists(join(output, name))]
+    found = [name for name in (*FOLDERS, RUN, REPORT, REPORT_DEVICES) if exists(join(output, name))]
     if found and not overwrite:
         raise ConfigError(
             "--output", output, f"a folder without {', '.join(found)}, or pass --overwrite"

@@ -40,7 +40,7 @@ from pipelines.cli.spec_options import LANDMARKS, ROLES
 from pipelines.files.neighbours import SCHEMA as NEIGHBOURS_SCHEMA
 from pipelines.flink.counters import KNOWN
 from pipelines.output_lock import LOCK
-from pipelines.run_folder import REPORT, RUN
+from pipelines.run_folder import REPORT, REPORT_DEVICES, RUN
 from tests.crafted_states import ROWS, cases
 from transforms import outputs
 from transforms.failures import FAILURE_SCHEMA
@@ -121,7 +121,7 @@ def topics_and_messages() -> Iterator[str]:
 
 def files() -> Iterator[str]:
     yield from (f"{name}/" for name in outputs.FOLDERS)
-    yield from (RUN, REPORT, LOCK, f"{outputs.SNAPSHOTS}/{INDEX}")
+    yield from (RUN, REPORT, f"{REPORT_DEVICES}/", LOCK, f"{outputs.SNAPSHOTS}/{INDEX}")
     for kind in (codec.TRACKER, codec.LEARNER):
         for rows in (None, 5):
             yield f"{outputs.SNAPSHOTS}/{snapshot_name('MODEL', rows, kind)}"

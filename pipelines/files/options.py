@@ -164,6 +164,14 @@ def add_tune_flags(parser: argparse.ArgumentParser) -> None:
 def add_report_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `report` to a parser."""
     parser.add_argument("output", type=path_name, metavar="DIR", help="Folder of a finished run.")
+    parser.add_argument(
+        "--device",
+        nargs="+",
+        default=(),
+        metavar="NAME",
+        help="Draw these devices in full. By default these are the devices that are off, unlike "
+        "the others, longest or worst fitted, at most 50.",
+    )
 
 
 def _add_run_flags(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from kerneltrack.paths import is_local, join
 from kerneltrack.snapshots.files import UNFINISHED, remove_file
 from pipelines.job import explain
 from pipelines.output_lock import folder_held
-from pipelines.run_folder import REPORT, RUN, results_in
+from pipelines.run_folder import REPORT, REPORT_DEVICES, RUN, results_in
 from transforms.outputs import FOLDERS
 
 BEAM_TEMP = "beam-temp-"
@@ -53,6 +53,9 @@ def held(
             raise explain(error, output) from error
 
 
+_FOLDERS = (*FOLDERS, REPORT_DEVICES)
+
+
 def clear(output: str, parts: Sequence[str], overwrite: bool, inputs: Sequence[str]) -> None:
     """Make the output folder; refuse or remove what an earlier run left in it.
 
@@ -67,11 +70,11 @@ def clear(output: str, parts: Sequence[str], overwrite: bool, inputs: Sequence[s
         DataError: if the folder cannot be written.
     """
     # Links do not hide that a folder is an input's, and what they lead to is not ours to remove.
-    folders = [os.path.join(os.path.realpath(output), name, "") for name in FOLDERS]
+    folders = [os.path.join(os.path.realpath(output), name, "") for name in _FOLDERS]
     for path in inputs:
         if os.path.join(os.path.realpath(path), "").startswith(tuple(folders)):
             raise ConfigError("--output", output, f"another folder than that of the input {path}")
-    linked = [name for name in FOLDERS if os.path.islink(os.path.join(output, name))]
+    linked = [name for name in _FOLDERS if os.path.islink(os.path.join(output, name))]
     if linked:
         raise ConfigError("--output", output, f"a folder in which {linked[0]} is no link")
     found = results_in(output, overwrite)
@@ -98,7 +101,7 @@ def _remove(path: str) -> None:
 
 def remove_unfinished(output: str) -> None:
     """Remove what Beam's and our writers leave under temporary names when a job breaks off."""
-    folders = [join(output, name) for name in FOLDERS]
+    folders = [join(output, name) for name in _FOLDERS]
     if is_local(output):
         whole = [path for name in (RUN, REPORT) for path in _named(output, f"{name}.", UNFINISHED)]
         files = [path for folder in folders for path in _named(folder, "", UNFINISHED)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kerneltrack.errors import printable
+from kerneltrack.errors import DataError, printable
 from pipelines.output_lock import folder_held
 from pipelines.report.data.files import read_run, write_page
 from pipelines.report.data.report import report_of
+from pipelines.report.page.data_block import further_blocks
 from pipelines.report.page.page import render_page
 from transforms.read.look import Input
 
@@ -25,15 +26,20 @@ def run(args: argparse.Namespace) -> int:
     """
     read_run(args.output)
     with folder_held(args.output, "DIR", args.typed, make=False):
-        written = write_report(args.output)
+        written = write_report(args.output, asked=args.device)
     sys.stdout.write(printable(written) + "\n")
     return 0
 
 
 def write_report(
-    output: str, run: Mapping[str, Any] | None = None, inputs: Input | None = None
+    output: str,
+    run: Mapping[str, Any] | None = None,
+    inputs: Input | None = None,
+    asked: Sequence[str] = (),
 ) -> str:
     """Write `output/report.html` from what a run left in `output`.
+
+    Of more devices than one page holds, the further ones are in files in `report_devices`.
 
     Args:
         output: The run's folder, local or whatever Beam's FileSystems open, with `run.json`,
@@ -41,14 +47,20 @@ def write_report(
             `mismatch/*.parquet`, `predictions/*.parquet` and `alerts/*.parquet`.
         run: What is to be `run.json`, of a run that has none yet: it comes last.
         inputs: The files that the run read; without them the page shows no channels.
+        asked: Devices that are drawn in full before all others.
 
     Returns:
         The page's path.
 
     Raises:
-        DataError: If `run.json` or a Parquet file cannot be read.
+        DataError: If `run.json` or a Parquet file cannot be read, or a device of `asked` has no
+            features.
 
     Cost: as `report_of`.
     """
     record = read_run(output) if run is None else json.loads(json.dumps(run))
-    return write_page(output, render_page(report_of(output, record, inputs)))
+    report = report_of(output, record, inputs, asked)
+    for name in asked:
+        if name not in report.totals.models:
+            raise DataError(name, "no device of this run has this name")
+    return write_page(output, render_page(report), further_blocks(report))

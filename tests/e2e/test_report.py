@@ -94,13 +94,22 @@ def look(chromium: str, tmp_path: Path) -> Look:
     """Open a page, return body's attributes; `console` and `images` are added to them."""
 
     def open_page(
-        path: str, *, before: str = "", after: str = "", size: str = "1280,1600", dark: bool = False
+        path: str,
+        *,
+        before: str = "",
+        after: str = "",
+        size: str = "1280,1600",
+        dark: bool = False,
+        beside: bool = True,
     ) -> dict[str, str]:
         page = Path(path).read_text(encoding="utf-8")
         page = page.replace("<head>", f"<head><script>{before}</script>", 1)
         page = page.replace("</body>", f"<script>{DRIVER}{after}</script></body>", 1)
         copy = tmp_path / "looked-at.html"
         copy.write_text(page, encoding="utf-8")
+        devices = Path(path).parent / "report_devices"
+        if beside and devices.is_dir():
+            shutil.copytree(devices, tmp_path / devices.name, dirs_exist_ok=True)
         profile = tmp_path / "profile"
         shutil.rmtree(profile, ignore_errors=True)
         done = subprocess.run(
@@ -390,16 +399,16 @@ def test_the_new_tables_can_be_sorted_and_filtered(tmp_path: Path, look: Look) -
 
 
 def test_a_search_says_what_it_does_not_reach(tmp_path: Path, look: Look) -> None:
-    """Of 1,200 models 50 are drawn, and the table has those, the 200 best and the 200 worst."""
-    names = [f"pump-{number}" for number in range(1200)]
-    table = of_models(dict.fromkeys(names, 3), initial=np.zeros(3600, dtype=bool))
+    """Of 2,400 models 50 can be opened; the table has those, the 200 best and the 200 worst."""
+    names = [f"pump-{number}" for number in range(2400)]
+    table = of_models(dict.fromkeys(names, 3), initial=np.zeros(7200, dtype=bool))
     after = """
       setTimeout(() => {
         note("before", text("found"));
         const first = document.querySelector("#model option").textContent;
         choose("find", first, "input");
         note("drawn", text("found"));
-        choose("find", "pump-1200", "input");
+        choose("find", "pump-9999", "input");
         note("none", text("found"));
         choose("models-filter", "pump-600", "input");
         note("tally", text("models-count"));
@@ -413,14 +422,53 @@ def test_a_search_says_what_it_does_not_reach(tmp_path: Path, look: Look) -> Non
     """
     seen = look(report(tmp_path / "out", table), after=after)
     assert is_sound(seen)
-    assert seen["data-before"] == "50 of 1,200 devices are drawn"
-    assert seen["data-drawn"].endswith(" of 50 drawn")
+    assert seen["data-before"] == (
+        "50 of 2,400 devices can be opened; for another, kerneltrack report DIR --device NAME"
+    )
+    assert seen["data-drawn"].endswith(" of 50 that can be opened")
     assert seen["data-none"].startswith("not among the 4")
-    assert seen["data-none"].endswith(" of 1,200 devices that are drawn or in the table")
+    assert seen["data-none"].endswith(" of 2,400 devices that can be opened or are in the table")
     assert seen["data-tally"].startswith("0 of 4")
     assert seen["data-tally"].endswith(" more devices are not in this table")
     assert seen["data-addressed"].startswith("pump-600: not among the 4")
-    assert seen["data-listed"] == "pump-150: not drawn, but in the table of devices"
+    assert seen["data-listed"] == (
+        "pump-150: not on this page: kerneltrack report DIR --device draws it"
+    )
+
+
+def test_every_device_can_be_opened_from_files_beside_the_page(tmp_path: Path, look: Look) -> None:
+    """Of 300 devices 50 are in the page, the others in its folder, which scripts load."""
+    names = [HOSTILE, *(f"pump-{number}" for number in range(299))]
+    table = of_models(dict.fromkeys(names, 30), initial=np.zeros(9000, dtype=bool))
+    path = report(tmp_path / "out", table)
+    assert len(list((tmp_path / "out" / "report_devices").iterdir())) == 5
+    after = """
+      const far = all("#model option").find((one) => one.textContent === "pump-100").value;
+      note("options", document.querySelectorAll("#model option").length);
+      choose("model", far, "change");
+      setTimeout(() => {
+        note("opened", document.body.dataset.model);
+        note("chosen", text("chosen"));
+        location.hash = "#model=pump-120";
+      }, 800);
+      setTimeout(() => note("addressed", document.body.dataset.model), 1600);
+      setTimeout(() => note("found", text("found")), 1700);
+    """
+    seen = look(path, after=after)
+    assert is_sound(seen)
+    assert seen["data-options"] == "300"
+    assert seen["data-opened"] == "pump-100"
+    assert seen["data-chosen"].startswith("30 rows")
+    assert (seen["data-addressed"], seen["data-found"]) == ("pump-120", "")
+    # The page by itself says where the others are.
+    shutil.rmtree(tmp_path / "report_devices")
+    seen = look(path, after=after, beside=False)
+    assert "report_devices, which has to lie next to this page" in seen["data-found"]
+    assert seen["data-opened"] != "pump-100"
+    # A smaller run in its place leaves none of them behind.
+    put(tmp_path / "out", "features", of_models({"a": 30}))
+    write_report(str(tmp_path / "out"))
+    assert list((tmp_path / "out" / "report_devices").iterdir()) == []
 
 
 def test_the_reader_can_steer(tmp_path: Path, look: Look) -> None:
@@ -519,7 +567,7 @@ def test_the_fleet_over_time_can_be_read_and_leads_to_a_model(tmp_path: Path, lo
     assert is_sound(seen, "fates loss novelty surprise")
     assert seen["data-heat-drawn"] == "61"
     assert int(seen["data-pixels"]) > 1_000
-    assert seen["data-said"].startswith(f"{odd} 2017-07-14 02:41:41 no row that was held")
+    assert seen["data-said"].startswith(f"{odd} 2017-07-14 02:41:41 no row that was compared")
     assert seen["data-hint"].startswith("Point at a cell")
     assert seen["data-gone"] == "m40"
     assert seen["data-opened"] == odd

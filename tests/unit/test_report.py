@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from apache_beam.io.localfilesystem import LocalFileSystem
 
 from kerneltrack.errors import DataError
+from pipelines.cli.main import main
 from pipelines.report import write_report
 from pipelines.report.data.choice import models_shown, models_with_curves
 from pipelines.report.data.failures import Failure, FailureKind, failure_kinds, failure_lines
@@ -129,8 +131,8 @@ def test_the_page_says_how_rows_were_admitted(
         assert "75.0 % of the rows were skipped" in text
         assert "Skipped 75.0 % of the rows" in text
     else:
-        assert f"25.0 % of the rows were admitted to the subspace, {words}; no row" in text
-        assert f"Admitted 25.0 % of the rows{tile}" in text
+        assert f"25.0 % of the rows entered the model, {words}; no row" in text
+        assert f"Entered the model 25.0 % of the rows{tile}" in text
 
 
 def test_a_chosen_rank_is_told(tmp_path: Path) -> None:
@@ -294,8 +296,33 @@ def test_many_models_have_a_histogram_of_their_means(tmp_path: Path) -> None:
     page = page_of(run_folder(tmp_path, features({f"m{k}": 3 for k in range(1100)})))
     text = text_of(page)
     assert "The table shows 400 of 1,100 devices: those with the smallest" in text
-    assert "Curves are kept for 50 devices" in text
     assert "Mean fitting errors of 1,100 devices: half are below 5.50" in text
+    assert "Every device can be opened . 50 are drawn in full" in text.replace(
+        "opened.", "opened ."
+    )
+    assert "Most are in the folder report_devices next to this page" in text
+    scripts = sorted((tmp_path / "report_devices").iterdir())
+    assert [path.name for path in scripts] == [f"{number:04}.js" for number in range(21)]
+    elsewhere = data_of(page)["elsewhere"]
+    assert len(elsewhere) == 1050 and elsewhere[-1]["file"] == 20
+    found: list[str] = []
+    for path in scripts:
+        call = re.fullmatch(r"kerneltrack\.arrived\((\d+),(.*)\);\n", path.read_text())
+        assert call and int(call[1]) == 50 + len(found)
+        found += [curve["id"] for curve in json.loads(call[2])["curves"]]
+    assert found == [each["id"] for each in elsewhere]
+
+
+def test_a_device_that_is_asked_for_is_drawn_in_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = run_folder(tmp_path, features({f"m{k}": 3 for k in range(2_500)}))
+    assert "m1234" not in [curve["id"] for curve in data_of(page_of(output))["curves"]]
+    assert main(["report", output, "--device", "m1234"]) == 0
+    page = Path(output, "report.html").read_text(encoding="utf-8")
+    assert "m1234" in [curve["id"] for curve in data_of(page)["curves"]]
+    assert main(["report", output, "--device", "other"]) == 2
+    assert "other: no device of this run has this name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [None, "not json", "[1]"])

@@ -17,7 +17,8 @@ from pipelines.report.data.channels import MOST_CHANNELS, MOST_EPISODES, MOST_RO
 from pipelines.report.data.plane import MOST_EVEN, MOST_WITHIN
 from tests.report_inputs import RUN, episode, made, value
 from tests.report_runs import SECOND, START, data_of, features, floats, put, run_folder, text_of
-from transforms.read.look import Input
+from transforms.read.column_options import ColumnOptions
+from transforms.read.look import Input, look_at_files
 from transforms.write.schemas import episodes_schema
 
 
@@ -152,3 +153,10 @@ def test_huge_features_do_not_overflow(tmp_path: Path) -> None:
     assert found is not None
     assert found["axes"] == [0, 1]
     json.dumps(found, allow_nan=False)
+
+
+def test_a_channel_that_was_read_with_a_unit_is_named_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,heat,flow\n" + "a,20.1 °C,5\n" * 30, encoding="utf-8")
+    inputs = look_at_files([str(path)], ColumnOptions(model_id="id"))
+    assert channels.names_of(inputs.columns) == ["heat [°C]", "flow"]

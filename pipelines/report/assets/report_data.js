@@ -52,5 +52,36 @@ const kerneltrack = (() => {
   /* Parts of the page about the chosen model: called with its number (-1 without any) and `axes`. */
   const sections = [];
 
-  return { data, bytes, floatsOf, count, figure, percent, element, color, sections };
+  /* Devices that are in files beside the page, which a script element loads: a page that is opened
+     from a disk may load nothing else. Their curves have only a name until their file has come. */
+  const fileOf = new Map();
+  for (const { id, rows, file } of data.elsewhere) {
+    fileOf.set(data.curves.length, file);
+    data.curves.push({ id, rows });
+  }
+  const coming = new Map();
+  const arrived = (first, { curves, episodes, quiet }) =>
+    curves.forEach((curve, k) => {
+      data.curves[first + k] = curve;
+      if (episodes) data.episodes[first + k] = episodes[k];
+      if (quiet) data.quiet[first + k] = quiet[k];
+    });
+  const isHere = (index) => data.curves[index].loss !== undefined;
+  const load = (index) => {
+    const file = fileOf.get(index);
+    if (!coming.has(file)) {
+      coming.set(file, new Promise((done, failed) => {
+        const script = element("script", { src: `report_devices/${String(file).padStart(4, "0")}.js` });
+        script.addEventListener("load", done);
+        script.addEventListener("error", () => {
+          coming.delete(file);
+          failed(new Error("missing"));
+        });
+        document.head.append(script);
+      }));
+    }
+    return coming.get(file);
+  };
+
+  return { data, arrived, isHere, load, bytes, floatsOf, count, figure, percent, element, color, sections };
 })();

@@ -55,7 +55,7 @@
       const found = data.mismatch.curves[model]?.[kind.id];
       document.getElementById(`mismatch-${kind.id}-note`).textContent = found?.note ?? "";
       if (found) draw(data.curves[model], kind, { note: found.note, values: valuesOf(model, kind.id) }, axes);
-      else bare(`mismatch-${kind.id}`, "No window of this device was measured.");
+      else bare(`mismatch-${kind.id}`, model >= data.mismatch.curves.length ? `Windows are drawn for ${data.mismatch.curves.length} devices only.` : "No window of this device was measured.");
     }
   });
 })();

@@ -2,7 +2,7 @@
 
 /* Which model the curves show, and along which axis. */
 (() => {
-  const { data, floatsOf, count, figure, percent, element, chart, bare, swatch, sections } = kerneltrack;
+  const { data, isHere, load, floatsOf, count, figure, percent, element, chart, bare, swatch, sections } = kerneltrack;
   const curves = data.curves;
   const select = document.getElementById("model");
   const find = document.getElementById("find");
@@ -210,7 +210,7 @@
     if (data.timed && !hasTime(curve)) sentences.push("The times do not order this device’s rows, so the axis counts rows.");
     if (curve.mean === null) sentences.push("The model starts from all rows of this device, which count in no mean.");
     const alerts = data.alerts?.counts[current] ?? 0;
-    const marked = data.alerts?.marks[current].length ?? 0;
+    const marked = data.alerts?.marks[current]?.length ?? 0;
     const episodes = data.episodes?.[current].length ?? 0;
     if (episodes) sentences.push(`${count(episodes)} ${episodes === 1 ? "episode" : "episodes"}, shaded.`);
     const quiet = data.quiet?.[current].length ?? 0;
@@ -232,8 +232,23 @@
     document.getElementById("next").disabled = at < 0 || at >= options.length - 1;
   };
 
+  const fetchThenShow = (index) => {
+    document.getElementById("chosen").textContent = "loading";
+    load(index).then(
+      () => index === current && show(),
+      () => {
+        document.getElementById("chosen").textContent = "";
+        tell(`${curves[index].id} is in the folder report_devices, which has to lie next to this page.`);
+      },
+    );
+  };
+
   const show = () => {
     const curve = curves[current];
+    if (!isHere(current)) {
+      fetchThenShow(current);
+      return;
+    }
     const parts = unpack(current);
     controls(curve);
     legend(curve);
@@ -251,6 +266,7 @@
 
   const choose = (index) => {
     current = index;
+    tell("");
     if (![...select.options].some((option) => Number(option.value) === index)) {
       find.value = "";
       list("");
@@ -274,7 +290,7 @@
     if (name === undefined) return;
     const index = curves.findIndex(({ id }) => id === name);
     if (index < 0) {
-      tell(`${name}: ${inTable((id) => id === name) ? "not drawn, but in the table of devices" : notHere()}`);
+      tell(`${name}: ${inTable((id) => id === name) ? "not on this page: kerneltrack report DIR --device draws it" : notHere()}`);
     } else if (index !== current) choose(index);
     document.getElementById("toolbar").scrollIntoView();
   };
@@ -289,25 +305,26 @@
 
   const notHere = () => {
     const known = new Set([...data.table.id, ...curves.map(({ id }) => id)]).size;
-    return known < data.models ? `not among the ${count(known)} of ${count(data.models)} devices that are drawn or in the table` : "no such model";
+    return known < data.models ? `not among the ${count(known)} of ${count(data.models)} devices that can be opened or are in the table` : "no such device";
   };
 
   /* Say what a search found, and what it does not reach: a page of many models draws some only. */
   const tellFound = (options) => {
     const text = find.value.trim().toLowerCase();
     if (!text) {
-      tell(curves.length < data.models ? `${count(curves.length)} of ${count(data.models)} devices are drawn` : "");
+      tell(curves.length < data.models ? `${count(curves.length)} of ${count(data.models)} devices can be opened; for another, kerneltrack report DIR --device NAME` : "");
     } else if (options.length) {
-      tell(`${count(options.length)} of ${count(curves.length)}${curves.length < data.models ? " drawn" : ""}`);
+      tell(`${count(options.length)} of ${count(curves.length)}${curves.length < data.models ? " that can be opened" : ""}`);
     } else {
       const rows = inTable((id) => id.toLowerCase().includes(text));
-      tell(rows ? `not drawn; ${count(rows)} in the table of devices` : notHere());
+      tell(rows ? `cannot be opened; ${count(rows)} in the table of devices` : notHere());
     }
   };
 
   const list = (text) => {
     const wantedText = text.trim().toLowerCase();
     const options = curves.map((curve, k) => [curve.id, k]).filter(([id]) => id.toLowerCase().includes(wantedText));
+    options.sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
     select.replaceChildren(...options.map(([id, k]) => element("option", { value: k }, id)));
     tellFound(options);
     return options;

@@ -13,6 +13,7 @@ from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.report.data.columns import Floats, Ints, times_of
 from pipelines.report.data.episodes import Band
 from pipelines.report.data.picked import picked_rows
+from transforms.read.columns import Columns
 from transforms.read.look import Input
 from transforms.read.matrix import read_texts, to_matrix
 from transforms.read.parse import parse
@@ -116,10 +117,16 @@ def channels_of(
         if one.model not in found:
             continue
         own = chosen[one.model], places[one.model]
-        made = _stretch(one, found[one.model], *own, values, inputs.columns.channels)
+        made = _stretch(one, found[one.model], *own, values, names_of(inputs.columns))
         if made is not None:
             stretches.setdefault(one.model, []).append(made)
     return Channels(stretches)
+
+
+def names_of(columns: Columns) -> list[str]:
+    """Return the channels' names, with the unit where values were read with one."""
+    units = columns.units
+    return [f"{name} [{units[name]}]" if name in units else name for name in columns.channels]
 
 
 def _worst(bands: Sequence[Band]) -> list[int]:

@@ -13,7 +13,10 @@ from pipelines.report.data.totals import Totals
 from pipelines.report.text import natural
 
 MOST_CURVES = 50
-"""Models whose curves the page holds."""
+"""Models that are drawn in full: with fine curves, channels, predictions and windows."""
+
+MOST_OPENED = 2_000
+"""Up to so many models each can be opened; of more, those that the page names."""
 
 MOST_SHOWN = 1_000
 """Up to so many models the tables have all of them."""
@@ -28,7 +31,7 @@ class Choice:
 
     Attributes:
         models: Number of every model that the features name.
-        drawn: Names of the models with curves, in natural order.
+        drawn: Names of the models that are drawn in full, in natural order.
         shown: Names of the models in tables, in natural order.
         starts: For each model drawn the time (ns) that its axis counts from, None if times do not
             order its rows.
@@ -65,6 +68,19 @@ def models_with_curves(totals: Totals, odd: Sequence[str] = ()) -> list[str]:
         order = [*first, *by_rows[:20], *best[::-1][:20], *best[:10], *by_rows[: MOST_CURVES * 2]]
         names = [names[code] for code in dict.fromkeys(int(code) for code in order)][:MOST_CURVES]
     return sorted(names, key=natural)
+
+
+def models_opened(totals: Totals, drawn: Sequence[str], named: Sequence[str]) -> list[str]:
+    """Choose the models that can be opened besides those drawn in full, in natural order.
+
+    Args:
+        totals: What the first pass found.
+        drawn: Models that are drawn in full.
+        named: Models that the page names, of which some may have no features.
+    """
+    models = totals.models
+    names = list(models) if len(models) <= MOST_OPENED else [n for n in named if n in models]
+    return sorted(set(names) - set(drawn), key=natural)
 
 
 def models_shown(totals: Totals, curves: list[str]) -> list[str]:

@@ -31,6 +31,7 @@ _ALL_BINS = 24_000
 _FEWEST_BINS = 480
 _MOST_BINS = 1_200
 _MOST_BLOCKS = 20 * _ALL_BINS
+_COARSE_BINS, _COARSE_BLOCKS = 120, 240_000
 _BLOCK_SIZES = (1, 2, 4, 5, 8, 10, 20, 25, 40, 50, 100, WINDOW)
 
 
@@ -89,6 +90,7 @@ class Curves:
         names: The models.
         columns: The columns of the features; `time` and `label` may be absent.
         most_blocks: Bound on the blocks of all models together (about 100 bytes each).
+        coarse: Whether curves have few points, as they do of many models.
 
     Attributes:
         size: Rows of each model's blocks.
@@ -101,9 +103,12 @@ class Curves:
         names: Sequence[str],
         columns: Sequence[str],
         most_blocks: int = _MOST_BLOCKS,
+        *,
+        coarse: bool = False,
     ) -> None:
         """Allocate; see the class."""
-        self._names = names
+        self._names, self._coarse = names, coarse
+        most_blocks = min(most_blocks, _COARSE_BLOCKS) if coarse else most_blocks
         self._slots = slots_of(totals.models, names)
         self._labels = totals.labels if "label" in columns else None
         self._timed = "time" in columns
@@ -155,6 +160,7 @@ class Curves:
     def curves(self) -> dict[str, Curve]:
         """Return the curves by model."""
         bins = min(_MOST_BINS, max(_FEWEST_BINS, _ALL_BINS // max(1, len(self._names))))
+        bins = _COARSE_BINS if self._coarse else bins
         return {
             name: curve_of(self.blocks.part(slot), int(self.size[slot]), bins)
             for slot, name in enumerate(self._names)

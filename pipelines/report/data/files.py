@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, cast
@@ -14,8 +14,14 @@ import pyarrow.parquet as pq
 
 from kerneltrack.errors import DataError
 from kerneltrack.paths import join
-from kerneltrack.snapshots.files import files_in, opened, read_whole, write_whole
-from pipelines.run_folder import REPORT, RUN
+from kerneltrack.snapshots.files import (
+    files_in,
+    opened,
+    read_whole,
+    remove_file,
+    write_whole,
+)
+from pipelines.run_folder import REPORT, REPORT_DEVICES, RUN
 
 BATCH_ROWS = 1 << 18
 """Rows of a batch, where columns are a number each."""
@@ -107,10 +113,22 @@ def read_run(output: str) -> dict[str, Any]:
     return run
 
 
-def write_page(output: str, page: str) -> str:
-    """Write `output/report.html`, never half a page; return its path."""
+def write_page(output: str, page: str, beside: Iterable[str] = ()) -> str:
+    """Write `output/report.html` and the scripts beside it; return the page's path.
+
+    Never half a file; scripts of an earlier page that are not written again are removed.
+    """
+    folder = join(output, REPORT_DEVICES)
+    kept = set()
+    for number, script in enumerate(beside):
+        kept.add(f"{number:04}.js")
+        data = script.encode("utf-8", "backslashreplace")
+        write_whole(join(folder, f"{number:04}.js"), data, mime_type="text/javascript")
     path = join(output, REPORT)
     write_whole(path, page.encode("utf-8", "backslashreplace"), mime_type="text/html")
+    for name, _ in files_in(folder, ".js"):
+        if name not in kept:
+            remove_file(join(folder, name))
     return path
 
 

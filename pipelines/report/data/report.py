@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
+import pyarrow as pa
 
 from pipelines.report.data.alerts import Alerts, alerts_of
 from pipelines.report.data.channels import Channels, channels_of
-from pipelines.report.data.choice import Choice, codes_of, models_shown, models_with_curves
-from pipelines.report.data.columns import model_numbers
+from pipelines.report.data.choice import (
+    Choice,
+    codes_of,
+    models_opened,
+    models_shown,
+    models_with_curves,
+)
+from pipelines.report.data.columns import Ints, model_numbers
 from pipelines.report.data.curves import Curve, Curves
 from pipelines.report.data.differences import Differences, differences_of
 from pipelines.report.data.episodes import Band, Episodes, bands_of, episodes_of
@@ -35,13 +42,17 @@ MOST_OFF = 30
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the page shows; what a run has none of is None."""
+    """Everything that the page shows; what a run has none of is None.
+
+    `curves` are of the models drawn in full, `further` of the others that can be opened.
+    """
 
     run: Mapping[str, Any]
     totals: Totals
     timed: bool
     labelled: bool
     curves: Mapping[str, Curve]
+    further: Mapping[str, Curve]
     table: Mapping[str, npt.NDArray[Any]]
     choice: Choice
     mismatch: Mismatch | None
@@ -59,20 +70,27 @@ class Report:
     failures: Sequence[FailureKind]
 
 
-def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) -> Report:
+def report_of(
+    output: str,
+    run: Mapping[str, Any],
+    inputs: Input | None = None,
+    asked: Sequence[str] = (),
+) -> Report:
     """Read what a run left in its folder, and the rows around episodes from where it read them.
 
     The features are read twice, a batch at a time and without z: once for the totals, once for
-    the curves of at most 50 models and the table's at most 1,000. So are the windows and the
-    predictions. Once more they are read with z, for a sample of the drawn models.
+    the curves of at most 50 models in full and 2,000 coarse ones, and the table's at most 1,000.
+    So are the windows and the predictions. Once more they are read with z, for a sample of the
+    models drawn in full.
 
     Args:
         output: The run's folder.
         run: Its `run.json`.
         inputs: The files that the run read, to show the channels around episodes; None: they are
             not shown.
+        asked: Models that are drawn in full before all others.
 
-    Cost: O(rows) time; memory O(models + labels + confusions that occur) and at most about 60 MB
+    Cost: O(rows) time; memory O(models + labels + confusions that occur) and at most about 90 MB
     for the curves.
     """
     paths = parquet_files(output, FEATURES)
@@ -81,15 +99,22 @@ def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) 
     totals = add_up(read_batches(paths, columns_for_totals(names)))
     axis = totals.times.axis()
     episodes, fleet = episodes_of(output, run), fleet_of(output, run)
-    odd = _odd_ones(episodes, fleet)
+    odd = list(dict.fromkeys([*asked, *_odd_ones(episodes, fleet)]))
     drawn = models_with_curves(totals, odd)
     shown = models_shown(totals, drawn)
     on_map = models_on_map(totals, odd) if episodes is not None and "p" in names else []
     heat = HeatRows(totals, on_map, len(set(odd) & set(on_map)), axis) if on_map else None
     outside = OutsideRows(axis)
-    curves, table = _second_pass(paths, names, totals, drawn, shown, heat, outside)
+    opened = models_opened(totals, drawn, [*odd, *on_map])
+    passed = (
+        Curves(totals, drawn, names),
+        Curves(totals, opened, names, coarse=True),
+        ShownModels(totals, shown),
+    )
+    _second_pass(paths, names, totals, [*passed, outside, *([heat] if heat is not None else [])])
+    curves, further, table = passed[0].curves(), passed[1].curves(), passed[2].table()
     choice = Choice(totals.models, drawn, shown, [curves[name].start for name in drawn], axis)
-    bands = bands_of(output, {*drawn, *on_map})
+    bands = bands_of(output, {*drawn, *opened, *on_map})
     ends = totals.length[codes_of(totals.models, drawn)].tolist()
     lengths = dict(zip(drawn, ends, strict=True))
     channels = None
@@ -101,6 +126,7 @@ def report_of(output: str, run: Mapping[str, Any], inputs: Input | None = None) 
         timed="time" in names,
         labelled="label" in names,
         curves=curves,
+        further=further,
         table=table,
         choice=choice,
         mismatch=mismatch_of(output, choice),
@@ -126,22 +152,18 @@ def _odd_ones(episodes: Episodes | None, fleet: Fleet | None) -> list[str]:
     return list(dict.fromkeys([*off[:MOST_OFF], *unlike, *off]))
 
 
+class _Fills(Protocol):
+    """What is filled by the second pass over the features."""
+
+    def add(self, batch: pa.RecordBatch, model: Ints, /) -> None:
+        """Add a batch of features; `model` has the number of each row's model."""
+
+
 def _second_pass(
-    paths: list[str],
-    names: list[str],
-    totals: Totals,
-    drawn: list[str],
-    shown: list[str],
-    heat: HeatRows | None,
-    outside: OutsideRows,
-) -> tuple[dict[str, Curve], dict[str, npt.NDArray[Any]]]:
-    curves, table = Curves(totals, drawn, names), ShownModels(totals, shown)
+    paths: list[str], names: list[str], totals: Totals, filled: Sequence[_Fills]
+) -> None:
     wanted = [*columns_for_totals(names), *({"novelty", "p"} & set(names))]
     for batch in read_batches(paths, wanted):
         model = model_numbers(batch, totals.models)
-        curves.add(batch, model)
-        table.add(batch, model)
-        outside.add(batch, model)
-        if heat is not None:
-            heat.add(batch, model)
-    return curves.curves(), table.table()
+        for each in filled:
+            each.add(batch, model)

@@ -22,7 +22,7 @@ MAP_WIDTH, MAP_HEIGHT, MARGIN = 640, 400, 24
 def answer(report: Report) -> dict[str, Any]:
     """Return what the templates show of episodes and neighbours."""
     episodes, fleet = report.episodes, report.fleet
-    slots = {name: slot for slot, name in enumerate(report.choice.drawn)}
+    slots = {name: slot for slot, name in enumerate([*report.curves, *report.further])}
     return {
         "slots": slots,
         "sparks": {} if episodes is None else _sparks(report, episodes),

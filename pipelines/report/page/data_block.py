@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -17,6 +17,7 @@ from pipelines.report.data.alerts import Alerts
 from pipelines.report.data.channels import Stretch
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.columns import Floats
+from pipelines.report.data.curves import Curve
 from pipelines.report.data.episodes import Band
 from pipelines.report.data.heat import STEPS, Heat
 from pipelines.report.data.learning import Learning, ScoreCurve
@@ -26,6 +27,12 @@ from pipelines.report.data.time_axis import time_axis
 from pipelines.report.data.totals import Totals
 from pipelines.report.page.learning import references_of, score_table, sentence
 from pipelines.report.page.summary import target_rate
+
+MOST_IN_PAGE = 250
+"""Up to so many models are wholly in the page; of more, further ones are in files beside it."""
+
+MOST_IN_FILE = 50
+"""Models of a file beside the page."""
 
 
 def data_block(report: Report) -> str:
@@ -37,20 +44,66 @@ def data_block(report: Report) -> str:
         "swatches": _swatches(totals),
         "admission": target_rate(report.run),
         "models": len(totals.models),
-        "curves": [_curve(report, name) for name in report.curves],
+        **_opened(report, [*report.curves, *([] if in_files(report) else report.further)]),
+        "elsewhere": [] if not in_files(report) else _elsewhere(report),
         "table": _models(report.table),
         "mismatch": _mismatch(report.mismatch, choice),
         "learning": _learning(report.learning, choice),
         "alerts": _alerts(report.alerts, choice),
-        "episodes": None if report.episodes is None else _episodes(report),
-        "quiet": _quiet(report),
         "channels": _channels(report),
         "planes": _planes(report),
         "heat": None if report.heat is None else _heat(report, report.heat),
         "first": _first(report),
     }
-    text = json.dumps(block, allow_nan=False, separators=(",", ":"))
+    return _inert(block)
+
+
+def in_files(report: Report) -> bool:
+    """Check whether further models are in files beside the page."""
+    return len(report.curves) + len(report.further) > MOST_IN_PAGE
+
+
+def further_blocks(report: Report) -> Iterator[str]:
+    """Yield the files beside the page: a script each, which hands over its models.
+
+    A page that is opened from a disk may load scripts, but nothing else.
+    """
+    if not in_files(report):
+        return
+    names, first = list(report.further), len(report.curves)
+    for start in range(0, len(names), MOST_IN_FILE):
+        part = _opened(report, names[start : start + MOST_IN_FILE])
+        yield f"kerneltrack.arrived({first + start},{_inert(part)});\n"
+
+
+def _inert(value: Any) -> str:
+    """Return JSON of which nothing is markup."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _opened(report: Report, names: Sequence[str]) -> dict[str, Any]:
+    """Return what is drawn of every model, in full or not: curves, episodes and quiet times."""
+    curves = {**report.curves, **report.further}
+    starts = {name: curves[name].start for name in names}
+    has_quiet, has_episodes = report.run.get("quiet") is not None, report.episodes is not None
+    return {
+        "curves": [_curve(report, name, curves[name]) for name in names],
+        "episodes": [_episodes(report, *each) for each in starts.items()] if has_episodes else None,
+        "quiet": [_quiet(report, *each) for each in starts.items()] if has_quiet else None,
+    }
+
+
+def _elsewhere(report: Report) -> list[dict[str, Any]]:
+    """Return the models that are in files beside the page, and the number of each one's file."""
+    return [
+        {"id": name, "rows": _rows(report, name), "file": place // MOST_IN_FILE}
+        for place, name in enumerate(report.further)
+    ]
+
+
+def _rows(report: Report, name: str) -> int:
+    return int(report.totals.counts.rows[report.totals.models[name]])
 
 
 def _swatches(totals: Totals) -> list[int]:
@@ -62,13 +115,11 @@ def _swatches(totals: Totals) -> list[int]:
     return places
 
 
-def _curve(report: Report, name: str) -> dict[str, Any]:
-    curve, totals = report.curves[name], report.totals
-    code = totals.models[name]
+def _curve(report: Report, name: str, curve: Curve) -> dict[str, Any]:
     return {
         "id": name,
-        "rows": int(totals.counts.rows[code]),
-        "mean": _number(totals.means()[code]),
+        "rows": _rows(report, name),
+        "mean": _number(report.totals.means()[report.totals.models[name]]),
         "start": None if curve.start is None else curve.start / 1e6,
         "outside": curve.outside,
         "gaps": curve.gaps,
@@ -162,45 +213,35 @@ def _alerts(alerts: Alerts | None, choice: Choice) -> dict[str, Any] | None:
     return {"counts": [alerts.counts.get(name, 0) for name in choice.drawn], "marks": marks}
 
 
-def _episodes(report: Report) -> list[list[list[Any]]]:
-    """Return for each model drawn its episodes.
+def _episodes(report: Report, name: str, start: int | None) -> list[list[Any]]:
+    """Return a model's episodes.
 
     Each is its kind, its state, its first row and the one after its last, and the times (s since
-    the model's axis starts) of its first and last row.
+    `start`, where the model's axis starts) of its first and last row.
     """
     return [
         [
-            [
-                band.kind,
-                band.state,
-                band.rows[0],
-                band.rows[1] + 1,
-                *(
-                    [None, None]
-                    if band.times is None or start is None
-                    else [(time - start) / 1e9 for time in band.times]
-                ),
-            ]
-            for band in report.bands[name]
+            band.kind,
+            band.state,
+            band.rows[0],
+            band.rows[1] + 1,
+            *(
+                [None, None]
+                if band.times is None or start is None
+                else [(time - start) / 1e9 for time in band.times]
+            ),
         ]
-        for name, start in zip(report.choice.drawn, report.choice.starts, strict=True)
+        for band in report.bands[name]
     ]
 
 
-def _quiet(report: Report) -> list[list[list[Any]]] | None:
-    """Return for each model drawn its quiet times: start and end (s since its axis starts), why."""
-    known = report.run.get("quiet")
-    if known is None:
-        return None
-    quiet = QuietTimes.from_dict(known)
+def _quiet(report: Report, name: str, start: int | None) -> list[list[Any]]:
+    """Return a model's quiet times: from when to when (s since its axis starts), and why."""
+    if start is None:
+        return []
     return [
-        []
-        if begin is None
-        else [
-            [(each.start - begin) / 1e9, (each.end - begin) / 1e9, each.why]
-            for each in quiet.entries_of(name)
-        ]
-        for name, begin in zip(report.choice.drawn, report.choice.starts, strict=True)
+        [(each.start - start) / 1e9, (each.end - start) / 1e9, each.why]
+        for each in QuietTimes.from_dict(report.run["quiet"]).entries_of(name)
     ]
 
 

@@ -10,7 +10,7 @@ from pipelines.report.data.neighbours import REASONS
 from pipelines.report.data.report import Report
 from pipelines.report.data.silent import MOST_LISTED
 from pipelines.report.page.answer import answer
-from pipelines.report.page.data_block import data_block
+from pipelines.report.page.data_block import data_block, in_files
 from pipelines.report.page.learning import learning_texts
 from pipelines.report.page.summary import (
     has_failed,
@@ -56,6 +56,8 @@ def render_page(report: Report) -> str:
         style="\n".join(_asset(name) for name in _STYLES),
         scripts=[_asset(name) for name in _SCRIPTS],
         data=data_block(report),
+        in_files=in_files(report),
+        opened=len(report.curves) + len(report.further),
         head=head(run, totals),
         totals=totals,
         labelled=report.labelled,
