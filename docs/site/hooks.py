@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # MkDocs imports this file alone.
 sys.path.insert(0, str(ROOT))
 
-from docs.site import notebooks, reference  # noqa: E402
+from docs.site import api, notebooks, reference  # noqa: E402
 
 FROM_ELSEWHERE = {
     "overview.md": "README.md",
@@ -46,6 +46,8 @@ MADE: dict[str, Callable[[], str]] = {
     "reference/flags.md": reference.flags,
     "reference/settings.md": reference.settings,
     "reference/schemas.md": reference.schemas,
+    api.INDEX: api.index,
+    **api.pages(),
     **{
         page: functools.partial(notebooks.page_of, Path(notebook).stem)
         for page, notebook in NOTEBOOKS.items()
@@ -75,10 +77,14 @@ _FENCE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
 
 def on_config(config: Any) -> Any:
-    """Show the version on each page."""
+    """Show the version on each page, and the pages of the API in the contents."""
     found = re.search(
         r'^__version__ = "(.+)"$', (ROOT / "kerneltrack/__init__.py").read_text(), re.M
     )
+    for section in config.nav:
+        for title, parts in section.items() if isinstance(section, dict) else ():
+            if title == "Reference":
+                parts[parts.index(api.INDEX) : parts.index(api.INDEX) + 1] = api.nav()
     config.copyright = f"kerneltrack {found[1] if found else ''}, Apache License 2.0"
     return config
 

@@ -145,7 +145,7 @@ class Neighbour(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """A fleet.
+    """The devices of a fleet that were compared with each other.
 
     Attributes:
         models: Those that were compared, the one that stands furthest apart first.
