@@ -22,7 +22,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Row(NamedTuple):
-    """What is said of a row, before it was learned.
+    """Figures of a row, computed before it was learned.
 
     Attributes:
         index: Its number among the model's rows, from 0.

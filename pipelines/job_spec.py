@@ -68,7 +68,7 @@ class Job:
         extras: More features per row.
         measure: Windows whose kernel mismatch is measured.
         drift: How changes of the loss are detected.
-        reference: What rows are held against to find episodes.
+        reference: What rows are compared with to find episodes.
         periods: How devices are compared with their past and with each other, by period; None: they
             are not.
         silent_after: Time without a row after which a device is silent, or "auto"; None: none is.

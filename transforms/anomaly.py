@@ -36,7 +36,7 @@ _WAITING = "first_rows"
 
 @specifiable(spec_type="KernelReference")
 class ReferenceDetector(AnomalyDetector):
-    """How odd a row is beside a key's first rows: -log₁₀ of the share of normal rows as odd.
+    """How odd a row is compared with a key's first rows: -log₁₀ of the share of normal rows as odd.
 
     A score of 3 is one normal row in 1,000. Until `rows` rows have come it is NaN, "not ready"; of
     a row with a field that is missing or no number it is None, and nothing is learned of that.

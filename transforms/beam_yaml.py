@@ -157,7 +157,7 @@ def train_linear(
 
     Args:
         learner: Settings of the learner, as "kerneltrack list ridge" names them; "learner" names
-            another one than ridge. Linear ones are told the row and its features, unless
+            another one than ridge. Linear ones get the row and its features, unless
             "inputs" says otherwise.
         error_handling: The output of labels that cannot be learned.
 

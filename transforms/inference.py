@@ -18,7 +18,7 @@ from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in
 
 MODELS_AT_HAND = 1_000
 """Models that a worker keeps decoded, those last asked for."""
-SAID = ("features", "loss", "novelty", "prediction", "score", "margin")
+FIGURES = ("features", "loss", "novelty", "prediction", "score", "margin")
 """What can be asked for of a row."""
 
 
@@ -78,7 +78,7 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
         snapshots: A folder of snapshots, or the output of a job or fleet that has one.
         features: Fields of the channels, in the order that the models have them.
         model_id: Field of the model that a row is of; None: the folder has just one.
-        only: One of `SAID` instead of the dict, None where it is not known: for adapters that
+        only: One of `FIGURES` instead of the dict, None where it is not known: for adapters that
             want a number.
         min_batch_size: As of all handlers.
         max_batch_size: As of all handlers.
@@ -102,8 +102,8 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
         super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
         if isinstance(features, str) or not features:
             raise ConfigError("features", features, "a list of names, one at least")
-        if only is not None and only not in SAID:
-            raise ConfigError("only", only, f"one of {', '.join(SAID)}, or None")
+        if only is not None and only not in FIGURES:
+            raise ConfigError("only", only, f"one of {', '.join(FIGURES)}, or None")
         self._folder = snapshots
         self._features = tuple(features)
         self._model_id = model_id

@@ -52,7 +52,7 @@ class Asked(NamedTuple):
         extras: More features per row.
         measure: Whether the kernel mismatch of windows is measured.
         drift: Whether changes of the loss are detected.
-        reference: Whether rows are held against a reference.
+        reference: Whether rows are compared with a reference.
         devices: Whether the state of each device is asked for.
         periods: Whether devices are compared by period.
         silent: Whether devices that send nothing are asked for.

@@ -52,7 +52,7 @@ class ScoreRows(
     Input: `tuple[str, Chunk]`, rows keyed by model ID, in any order. Without references and windows
     each row is taken by itself, in any windowing, and no state is kept. Otherwise the input must
     end: a model's rows are put in order of (time, sequence, source, row), all in memory at once,
-    and held against the reference of its snapshot, which goes on from there and learns nothing.
+    and compared with the reference of its snapshot, which goes on from there and learns nothing.
     Where they begin with rows that the model has learned from, the evidence begins at 0. A model
     whose snapshot has no reference, or one that was not made to its end, has null columns.
 
@@ -63,7 +63,7 @@ class ScoreRows(
         score and margin, and whether the label agrees. In order, `index` goes on from the
         snapshot's rows.
       mismatch: `tuple[str, Chunk]`, as of `TrackSubspace`, under the subspace of the snapshot. The
-        windows begin anew.
+        windows start over.
       episodes: `tuple[str, Chunk]`, as of `TrackSubspace`.
       failures: `Failures`, rows refused with the reason, those of unknown models among them.
 

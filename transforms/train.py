@@ -67,7 +67,7 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         snapshot_every: Seconds of event time between boundaries: multiples of it since 1970,
             where a row passes one.
         warm: Snapshots of an earlier job to begin from. Without a learner's state in them a model
-            begins anew, at the row where the tracker goes on.
+            starts over, at the row where the tracker goes on.
         bounded: Whether the input ends. Only `late` makes a difference of it.
         expiry: When learners of models that are silent leave the runner's state (see `expiry`);
             None: never. The results do not show it.

@@ -24,7 +24,7 @@ python -m benchmarks.paper --list               # what there is
 ```"""
 RANGES = " ".join(
     (
-        "The ranges that values may lie in were set before the runs; they stand in",
+        "The ranges that values may lie in were set before the runs; they are in",
         "`benchmarks/paper/manifest.json`, from which this page is made. The data sets are looked",
         "for in `KERNELTRACK_DATA`.",
     )

@@ -62,8 +62,8 @@ def to_onnx(
 
     Its input is `rows`, float64, (n, D), as they were read. Its outputs are
 
-    - `valid` (n,), whether a row can be taken: finite, and not too large to compute with; what is
-      said of others means nothing;
+    - `valid` (n,), whether a row can be taken: finite, and not too large to compute with; the other
+      outputs of other rows mean nothing;
     - `features` (n, r), and `loss` (n,), ℓ of the row;
     - of classes: `label` (n,), a text, `score` (n,), its probability, `values` (n, C), what each
       class is decided by, and `probabilities` (n, C); of targets: `value` (n,).

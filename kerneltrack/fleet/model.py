@@ -38,7 +38,7 @@ class Work:
         hold: Longest time, ns, that a channel's last value stands in for a missing one.
         measure: Mismatch of windows, if asked for.
         drift: Alerts when the loss changes regime, if asked for.
-        reference: What rows are held against to find episodes, if asked for.
+        reference: What rows are compared with to find episodes, if asked for.
         given: Where models take their references from; None: they make their own.
         quiet: Times at which models' rows pass their references by.
         every: Distance of the boundaries at which snapshots are due, ns of event time.

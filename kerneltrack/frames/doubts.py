@@ -94,7 +94,7 @@ def _signs_of_times(rows: Rows) -> Iterator[str]:
     if equal > _MOST_EQUAL * len(times):
         yield f"{equal:,} of them have the time of another"
     elif 0 < int((np.diff(times) < 0).sum()) <= _MOST_EQUAL * len(times):
-        yield "their times begin anew"
+        yield "their times start over"
 
 
 def _signs_of_texts(frame: Any, others: list[str], numbers: list[str]) -> Iterator[str]:

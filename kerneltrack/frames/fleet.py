@@ -132,8 +132,8 @@ class Fleet:
     a new model takes its scale and bandwidth from its first rows (the tracker's `warmup`, 500, or
     as many as the call has), and rows before the newest that a model has learned from are refused.
     With `wait=True` a new model begins only when as many rows are there: then results are the same
-    however the rows are cut into calls. Columns, units and waiting set in a call hold for
-    those that follow, and goes along with `save` and `load`. A row that comes again is refused.
+    however the rows are cut into calls. Columns, units and waiting that are set in a call hold for
+    all later calls, also after `save` and `load`. A row that comes again is refused.
 
     Threads may share a fleet: calls run one after the other, in any order.
 
@@ -141,7 +141,7 @@ class Fleet:
         tracker: Name of a tracker, or its spec.
         learner: Name of a learner, whose settings are then those of a job, or its spec; None: no
             labels are learned.
-        reference: What rows are held against to find episodes: "first" (the model's first rows),
+        reference: What rows are compared with to find episodes: "first" (the model's first rows),
             "gated" (and those that came after and were not odd), a spec, or None.
         max_jump: Seconds that a row may be ahead of the newest one of its model. Rows further ahead
             wait until `jump_rows` of them agree; the model goes on there then. Rows that a later
@@ -246,7 +246,7 @@ class Fleet:
 
     @property
     def reference(self) -> ReferenceSpec | None:
-        """Settings of what rows are held against."""
+        """Settings of the reference that rows are compared with."""
         return self._specs.reference
 
     def __len__(self) -> int:

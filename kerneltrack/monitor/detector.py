@@ -53,14 +53,14 @@ class ReferenceDetector:
         decision_scores_: (n,) scores of the rows that it was fitted to, each by a reference made
             without that eighth of them which the row is in: as those of new rows are.
         threshold_: Score above which a row is called odd: their 1 - `contamination` quantile;
-            without, the largest of them, and 2 at the least.
+            without, the largest of them, at least 2.
         labels_: (n,) 1 for the fitted rows above it, else 0.
         n_features_in_: Channels D.
         feature_names_in_: (D,) their names, where the fitted rows were a data frame.
         spec_: The spec in force, with `rows` of the fit.
         state_: The reference's state after the rows seen by `fit` and `partial_fit`.
         level_: The decision score of the last of them.
-        scores_: What the last of these calls said of its rows.
+        scores_: The scores of the rows of the last of these calls.
         episodes_: Episodes that were opened or closed so far, in the order of the rows.
 
     Example:

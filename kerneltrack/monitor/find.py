@@ -31,9 +31,9 @@ class Found(NamedTuple):
 def find_episodes(
     rows: npt.ArrayLike, spec: ReferenceSpec | None = None, times: IntArray | None = None
 ) -> Found:
-    """Hold a device's rows against what its first ones were like.
+    """Compare a device's rows with its first ones.
 
-    It is what `kerneltrack track --reference first` says of the device, bit for bit, if the
+    The result equals that of `kerneltrack track --reference first`, bit for bit, if the
     tracker's warm-up is as long as the reference's stretch.
 
     Args:

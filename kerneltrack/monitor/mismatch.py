@@ -49,7 +49,7 @@ MOST_ROWS = 65_536
 
 
 class Mismatch(NamedTuple):
-    """What a window says of the subspace it was measured under.
+    """Kernel mismatch of a window of rows under a subspace.
 
     Attributes:
         n: Valid rows N of the window.

@@ -184,7 +184,7 @@ class MovingWindow:
         check_int("length", self.length, 1, MOST_MOVING)
 
     def init(self, spec: SubspaceSpec, state: Any) -> WindowState:
-        """Make an empty window beside a tracker's state, a new one or one that has seen rows."""
+        """Make an empty window for a tracker's state, new or after rows."""
         _check_tracker(spec)
         known = places_of(spec, len(state.scale), self.length).likes
         window = WindowState(**{name: like.zeros() for name, like in known.items()})
@@ -194,7 +194,7 @@ class MovingWindow:
     def from_arrays(
         self, spec: SubspaceSpec, state: Any, arrays: Mapping[str, npt.NDArray[Any]]
     ) -> WindowState:
-        """Make a window of arrays by name, as it was beside this state of the tracker.
+        """Make a window of arrays by name, as it belongs to this state of the tracker.
 
         Raises:
             ConfigError: naming the array or count that no such window has.
@@ -287,7 +287,7 @@ class MovingWindow:
         Args:
             spec: The spec.
             block: The tracker's states.
-            windows: The windows, as of `pack`: one beside each state.
+            windows: The windows, as of `pack`: one for each state.
             pieces: The rows and whose they are.
             extras: "q" and "s" ask for those features too.
             out: Where the tracker's results of n rows go, or none, as of `KernelTracker.run`.
@@ -323,7 +323,7 @@ class MovingWindow:
         out: Outputs,
         measured: MovingMismatch,
     ) -> None:
-        """Do what `run` says, of arguments that were looked at."""
+        """Do what `run` says, for arguments that were checked."""
         loop = loop_of(get_tracker(spec.tracker), spec, True)._replace(name=LOOPS[type(spec)])
         call_loop(loop, block, pieces, out, windows.words(pieces.models), measured)
 

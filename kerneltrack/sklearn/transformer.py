@@ -63,7 +63,7 @@ class SubspaceTracker(
         rank_factor: Chooses the rank from the rows, `rank` at most: the smallest whose fitting
             error is at most this factor of that of all stored rows, > 1 (covariance).
         admission: Which rows enter once as many as the budget have: "every", by their fitting
-            error "fixed", "moving" or "rate", or "leverage": at random, the likelier the larger
+            error "fixed", "moving" or "rate", or "leverage": at random, more often with a larger
             the error, and with the weight of those that were left out (covariance).
         admission_rate: Fraction admitted under "rate" and "leverage", 0 to 1 (covariance).
         standardise: Subtract the mean and divide by the standard deviation of the first rows;
@@ -71,7 +71,7 @@ class SubspaceTracker(
         scale_window: Rows W of which "moving" takes the last W to 2W, 10 to 10,000,000.
         clip: Clip standardised values to ± this many deviations; None keeps them.
         warmup: First rows that the scale and the median bandwidth are taken from, 2 to 100,000.
-            Until they have come `partial_fit` runs over all rows anew.
+            Until they have come `partial_fit` runs over all rows again.
         novelty_window: Fitting errors that `novelty` compares with, 100 to 100,000.
         max_rows: Rows that may be stored without a budget, rank to 20,000 (okfe).
         landmarks: Rows that the subspace begins with: shape (m, D), m at most the budget, or what

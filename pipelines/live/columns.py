@@ -38,7 +38,7 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     given = with_mode(given, mode_from_flags(args))
     numbers = Numbers(missing=(*NULL_VALUES, *(args.null_values or ())))
     if args.missing == "drop":
-        raise ConfigError("--missing", "drop", "fail or hold: a stream cannot be looked at whole")
+        raise ConfigError("--missing", "drop", "fail or hold: a stream cannot be read in advance")
     if args.time_ambiguous == "infer":
         raise ConfigError(
             "--time-ambiguous",

@@ -174,7 +174,7 @@ class Topics:
         names = confluent_kafka.TopicCollection([topic])
         described = self._admin.describe_topics(names, include_authorized_operations=True)
         (future,) = described.values()
-        return self._result(future, f"topic {topic} cannot be looked at")
+        return self._result(future, f"topic {topic} cannot be examined")
 
     def _check_right(self, flag: str, topic: str, right: str) -> None:
         operations = self._describe(topic).authorized_operations

@@ -131,7 +131,7 @@ def add_reset_flags(parser: argparse.ArgumentParser) -> None:
         "--snapshots",
         default=None,
         metavar="DIR",
-        help="Continue from the device's newest snapshot in this folder. [default: begin anew]",
+        help="Continue from the device's newest snapshot in this folder. [default: none]",
     )
     parser.add_argument(
         "--from-model", default=None, metavar="ID", help="Continue from another device's snapshot."

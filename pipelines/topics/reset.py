@@ -1,4 +1,4 @@
-"""`kerneltrack reset`: one model of a live job begins anew, or goes on from a snapshot."""
+"""`kerneltrack reset`: one model of a live job starts over, or goes on from a snapshot."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _command(args: argparse.Namespace) -> tuple[Command, str]:
     if args.snapshots is None:
         if args.from_model is not None:
             raise ConfigError("--from-model", args.from_model, "given with --snapshots only")
-        return Command(None, None), "begins anew"
+        return Command(None, None), "starts over"
     folder, name = SnapshotFolder(args.snapshots, learner=True), args.from_model or args.model
     tracker = folder.state(name, codec.TRACKER)
     if tracker is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import inspect
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 import kerneltrack
 import transforms
+from docs.site import api
 from pipelines.cli.main import COMMANDS, GROUPS, parser_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +31,8 @@ PAGES = [
 ]
 BANNED = re.compile(
     r"\b(told|said|beside|wild clocks?|as ever|at hand|likelier|made anew|that which|it may take"
-    r"|unless told|goes on telling|says of|tells of)\b",
+    r"|unless told|goes on telling|says of|tells of|anew|held against|reckon(?:s|ed)?|at the least"
+    r"|cannot be looked at|were looked at)\b",
     re.I,
 )
 """Words with a plain equivalent: reported or printed, next to, wrong clock, available, rebuilt."""
@@ -127,6 +130,22 @@ def test_docstrings_of_public_names_begin_plainly(package: ModuleType) -> None:
         if callable(getattr(package, name))
     }
     assert {name: line for name, line in first.items() if problems(line)} == {}
+
+
+def documented(name: str) -> Iterator[tuple[str, str]]:
+    """The docstrings that the page of a class or function shows."""
+    module, _, attribute = name.rpartition(".")
+    found = getattr(importlib.import_module(module), attribute)
+    yield name, inspect.getdoc(found) or ""
+    for inner, value in vars(found).items() if inspect.isclass(found) else ():
+        if not inner.startswith("_") and (callable(value) or isinstance(value, property)):
+            yield f"{name}.{inner}", inspect.getdoc(value) or ""
+
+
+@pytest.mark.parametrize("name", [name for names in api.GROUPS.values() for name in names])
+def test_pages_of_the_api_keep_to_plain_words(name: str) -> None:
+    found = {where: BANNED.findall(text) for where, text in documented(name)}
+    assert {where: words for where, words in found.items() if words} == {}
 
 
 def test_troubleshooting_quotes_messages_that_exist() -> None:

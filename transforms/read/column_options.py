@@ -150,7 +150,7 @@ class ColumnOptions(Settings):
         }
 
     def check_together(self) -> None:
-        """Check that what is said goes together; check zone and format of times."""
+        """Check that settings agree; check zone and format of times."""
         words_of(self.words)
         units_of(self.units)
         if self.model_id is not None and self.model_id_from is not None:

@@ -55,7 +55,7 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
     DataError; the same file named twice is read once. No state.
 
     Args:
-        source: Files that were looked at (`transforms.read.look`), or what to look at: paths or
+        source: Files that were examined (`transforms.read.look`), or what to look at: paths or
             glob patterns, for any of Beam's file systems.
         columns: What the columns of those are.
         formats: How the files are read.

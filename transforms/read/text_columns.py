@@ -17,7 +17,7 @@ from transforms.read.kinds import is_text, value_type
 from transforms.read.numbers import Numbers, values_of
 from transforms.read.words import texts_in, two_words
 
-_NO_VALUE = "no value in the rows that were looked at (--features takes it)"
+_NO_VALUE = "no value in the rows read in advance (--features takes it)"
 _ONE_WORD = "one word: --words COLUMN=ZERO,ONE names the other"
 _MOST_LOOKS = 20
 

@@ -119,7 +119,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
       scored: unbounded jobs with delayed labels only: the predictions again, when they are settled.
       metrics: `tuple[str, Chunk]`, columns as in `transforms.write.schemas.metrics_schema`:
         one line a window of event time that holds rows, once all of these are settled and a row at
-        or after its end has come; at the end of the input, and where the model begins anew, one
+        or after its end has come; at the end of the input, and where the model starts over, one
         for the window that is open and, start and end null, one for all rows. A row counts where
         it was predicted. Rows of a model that was taken up from snapshots count on from there.
       lost_labels: `Failures`, delayed labels that no row takes: too late, without row or model, a
@@ -142,7 +142,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         measure: Windows whose kernel mismatch is measured; rows without time are in no
             event-time window.
         drift: How changes of the loss are detected; None: not at all.
-        reference: What rows are held against to find episodes; None: nothing.
+        reference: What rows are compared with to find episodes; None: nothing.
         given: Where models take their references from; None: of their own first rows. A model
             that finds none there is tracked without.
         quiet: Times at which rows of models are not compared with their references, nor learned

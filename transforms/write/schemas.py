@@ -29,7 +29,7 @@ def features_schema(
         has_time: Whether the input has a time column.
         extras: Extra features, "q" and "s".
         budget: Width of "s".
-        reference: Whether rows are held against a reference.
+        reference: Whether rows are compared with a reference.
     """
     fields = _numbered(has_time)
     fields += [
@@ -80,8 +80,8 @@ def episodes_schema(has_time: bool, width: int) -> pa.Schema:
     """Return the schema of the episodes of rows with so many channels.
 
     One line when an episode opens, one when it closes, or when the input ends: `index` and `time`
-    are of the row after which it is said, `start` of the row since when, `detected` of that which
-    opened it, `last` of the last row that was surprising by itself.
+    are of the row after which it is written, `start` of the row since when, `detected` of the row
+    that opened it, `last` of the last row that was surprising by itself.
     """
     fields = _numbered(has_time)
     fields += [

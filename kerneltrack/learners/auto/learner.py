@@ -471,7 +471,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             Limit("landmarks", MET, spec.landmarks),
             Limit("place of the last label", LATEST, len(state.classes)),
             Limit("whether the map is there", MAPPED, 1),
-            Limit("rows to learn anew", ANEW_END, len(state.recent_labels)),
+            Limit("rows to learn again", ANEW_END, len(state.recent_labels)),
         )
         channels = state.fern_channels
         if ((channels < 0) | (channels >= len(state.scales))).any():

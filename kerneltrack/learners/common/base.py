@@ -246,7 +246,7 @@ class Learner(Protocol):
     def score(
         self, spec: Any, state: Any, predictions: Predictions, labels: Labels
     ) -> tuple[Any, Predictions]:
-        """Score earlier predictions against labels that came late; `learn` is called beside it.
+        """Score earlier predictions against labels that came late; `learn` learns them.
 
         Returns:
             The state with its running counters moved on, and the predictions with `scored`,

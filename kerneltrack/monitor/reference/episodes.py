@@ -35,7 +35,7 @@ class Episode(NamedTuple):
             what was normal before the last change that lasted.
         start: Index of the row since when.
         opened: Index of the row at which it was noticed.
-        row: Index of the row that this was said after.
+        row: Index of the row after which this holds.
         closed: Whether it is over.
         accepted: Whether that is because its rows are taken as the new normal.
         last: Index of the last row that was surprising by itself (p < .01), `start` if none was.

@@ -74,7 +74,7 @@ class Settings(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scores:
-    """What a reference says of n rows, each before it is learned.
+    """Scores of n rows under a reference, each before it is learned.
 
     Attributes:
         distance: (n,) d = ‖W(e - m)‖; NaN before the reference has learned half its stretch.
@@ -85,7 +85,7 @@ class Scores:
             before the calibration.
         evidence: (n,) S/h: an episode is open from where it is above 1 until it fell by enough;
             NaN likewise.
-        settled: (n,) mean score of the row and the 40 before it: what can be said of the row 20
+        settled: (n,) mean score of the row and the 40 before it: the score of the row 20
             rows ago, now that as many have come after it; NaN until all of them have a score.
     """
 

@@ -135,13 +135,13 @@ class ReferenceSpec(Spec):
     gap: Annotated[
         str | None,
         """Event time without rows, such as 12 hours, after which lags, moving means and evidence
-        begin anew, if it is also longer than four usual steps; or "none". None: 12 hours for a
+        start over, if it is also longer than four usual steps; or "none". None: 12 hours for a
         moving reference ("auto"), else "none".""",
     ] = None
     accept_after: Annotated[
         int | None,
         Range(BLOCK, 10**12),
-        """Accept an episode as the new normal after this many rows, and make the reference anew.
+        """Accept an episode as the new normal after this many rows, and make a new reference.
         None: it stays open.""",
     ] = None
 
@@ -229,7 +229,7 @@ class ReferenceSpec(Spec):
 
     @property
     def gap_time(self) -> int:
-        """Time without rows after which lags, means and evidence begin anew, ns; 0: none is."""
+        """Time without rows after which lags, means and evidence start over, ns; 0: none is."""
         return 0 if self.gap == NO_GAP else parse_span("gap", str(self.gap)).time or 0
 
     @property
@@ -308,7 +308,7 @@ class ReferenceSpec(Spec):
         return max(1, min(lags, MOST_COLUMNS // width - MEMORIES))
 
     def memories_for(self, width: int) -> int:
-        """Return how many means over time go along with rows of D channels."""
+        """Return how many means over time are kept for rows of D channels."""
         return max(0, min(MEMORIES, MOST_COLUMNS // width - 1))
 
     @property

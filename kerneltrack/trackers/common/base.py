@@ -233,7 +233,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
     def run_checked(
         self, spec: Spec, block: Block[State], pieces: Pieces, out: Outputs, learn: bool
     ) -> None:
-        """Do what `run` says, of arguments that were looked at."""
+        """Do what `run` says, for arguments that were checked."""
         call_loop(loop_of(self, spec, learn), block, pieces, out)
 
     def room(
