@@ -105,7 +105,7 @@ def add_flags(parser: Parser) -> None:
         "--experiments=...)."
     )
     kafka = ("--brokers", "--topic", "--output-topic", "--labels-topic", "--create-topics")
-    places = ("--cluster", "--flink", "--detach", "--resume", "--parallelism", "--snapshots")
+    places = ("--cluster", "--flink", "--resume", "--parallelism", "--snapshots")
     ways = ("--engine", "--format", "--from", "--max-disorder")
     parser.show_common((*COMMON, *kafka, *places, *ways))
 
@@ -208,7 +208,7 @@ def _add_place_flags(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=(FLINK, LOCAL),
         default=FLINK,
-        help="Run the job on a Flink cluster, or in this process without Java (local). The local "
+        help="Run on Flink, or here without Java. The local "
         "engine keeps its state in --state-folder. [default %(default)s]",
     )
     add_cluster_flags(group)
