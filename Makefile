@@ -19,9 +19,13 @@ SPEED ?= 8
 TRIALS ?= 10000
 ONLY ?=
 
+# Of `make simulate`: of the first life, and how many steps there are to be.
+SEED ?= 0
+STEPS ?= 20000
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo docs picture watch-demo live-demo test test-fast test-nightly sanitize fuzz lint format typecheck check bench lock sbom clean
+.PHONY: help env demo docs picture watch-demo live-demo test test-fast test-nightly sanitize fuzz simulate lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -119,6 +123,9 @@ sanitize: sanitized ## run the contracts and crafted states with the address and
 
 fuzz: sanitized ## crafted states under the sanitizers, more than an hour; TRIALS=10000 ONLY=auto
 	$(SANITIZED_LOOPS) $(PY) -m tests.crafted_states --trials $(TRIALS) --only '$(ONLY)'
+
+simulate: env ## lives of a live job's keyed step with faults, against the core; SEED=0 STEPS=20000
+	OPENBLAS_NUM_THREADS=1 $(PY) -m tests.simulation --seed $(SEED) --steps $(STEPS)
 
 lint: env ## check style and format
 	$(VENV)/bin/ruff check .

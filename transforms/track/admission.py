@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
-from kerneltrack.fleet.model import NEVER
 from kerneltrack.jumps import judge
 from kerneltrack.time_units import nanoseconds
 from transforms.chunks import Chunk
@@ -189,7 +188,7 @@ def _arrived(
     confirmed are among those that are returned, and the clocks know them.
     """
     if not len(block.body) or "time" not in block.body.schema.names:
-        return _in_turn(refusals.order, block, clocks), clocks
+        return _in_turn(refusals.order, block), clocks
     times, before = Chunk(block.body).column("time"), _newest(clocks)
     shown, ahead, gone = times, np.zeros(len(times), np.bool_), np.zeros(len(times), np.bool_)
     if refusals.order.confirms:
@@ -211,11 +210,11 @@ def _arrived(
         refused += _refuse(block, gone, FAILED, lambda _, rows: refusals.unconfirmed(rows))
     if late.any():
         refused += _refuse(block, late, "rows_late", lambda _, rows: [LATE] * len(rows))
-    return _in_turn(refusals.order, _without(block, gone | late), clocks), clocks
+    return _in_turn(refusals.order, _without(block, gone | late)), clocks
 
 
-def _in_turn(order: Order, block: SortedRows, clocks: Sequence[Clock]) -> SortedRows:
-    """Return rows in the order in which they run, those ahead of their model's clock last."""
+def _in_turn(order: Order, block: SortedRows) -> SortedRows:
+    """Return rows in the order in which they run."""
     rows, starts, stops = Chunk(block.body), *_spans(block)
     owner = np.repeat(np.arange(len(starts), dtype=np.int32), stops - starts)
     names = ["row", "source", "sequence", "time"]
@@ -223,9 +222,7 @@ def _in_turn(order: Order, block: SortedRows, clocks: Sequence[Clock]) -> Sorted
         names = ["row", "sequence", "time", "source"]
     keys = [rows.column(name) for name in names if rows.has(name)]
     if order.max_disorder == 0 and rows.has("time"):
-        times = rows.column("time")
-        waits = order.confirms & (times > _newest(clocks)[owner])
-        keys.append(np.where(waits, NEVER, times))
+        keys.append(rows.column("time"))
     if not is_sorted(owner, keys, None):
         block = block._replace(body=rows.take(np.lexsort((*keys, owner))).batch)
     return block

@@ -350,18 +350,40 @@ def comes_again(rows: Chunk) -> BoolArray:
     return again
 
 
-def unconfirmed(clock: Clock, waiting: Chunk, unwanted: tuple[int, ...]) -> BoolArray:
-    """Return which of the rows that wait no others confirm.
+def was_reset(clock: Clock) -> bool:
+    """Check whether rows wait from before the model was reset, and none has shown its time since.
 
-    They are of the times that were found unwanted, or beyond the clock without being noted there:
-    they came before the model was reset.
+    The next rows are looked at one by one: which of them shows the time first must not depend on
+    how they were cut.
+    """
+    return clock.newest is None and clock.waiting > len(clock.ahead)
+
+
+def taken_up(
+    order: Order, clock: Clock, waiting: Chunk, unwanted: tuple[int, ...], anew: bool
+) -> tuple[Clock, BoolArray]:
+    """Look again at the rows that waited before.
+
+    Args:
+        order: How rows are put in order.
+        clock: The model's, after rows that came.
+        waiting: Rows that waited before these.
+        unwanted: Times, ns, that were found unwanted (`Admission`).
+        anew: Whether these rows are the first since a reset to show the time. Rows from before it
+            count if they are not too far beyond, and move the clock.
+
+    Returns:
+        The clock once some are refused, and (n,) which of them are.
     """
     times = waiting.column("time")
-    beyond = np.zeros(len(times), np.bool_)
-    if clock.newest is not None:
-        beyond = (times > clock.newest) & ~np.isin(times, np.array(clock.ahead, np.int64))
-    found: BoolArray = np.isin(times, np.array(unwanted, np.int64)) | beyond
-    return found
+    refused: BoolArray = np.isin(times, np.array(unwanted, np.int64))
+    if anew and clock.newest is not None:
+        own = ~np.isin(times, np.array(clock.ahead, np.int64))
+        step = _longest_step(order) if order.confirms else nanoseconds(order.max_disorder)
+        counts = own & (times <= clock.newest + step)
+        refused |= own & ~counts
+        clock = clock._replace(newest=int(times[counts].max(initial=clock.newest)))
+    return clock._replace(waiting=clock.waiting - int(refused.sum())), refused
 
 
 def already_learned(clock: Clock, chunk: Chunk) -> BoolArray:

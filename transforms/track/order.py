@@ -81,7 +81,12 @@ class Order(Settings):
 
     @property
     def unconfirmed(self) -> str:
-        """Why a row ahead is refused."""
+        """Why a row ahead is refused; or, where none is, one from before its device was reset."""
+        if not self.confirms:
+            return (
+                f"its time is more than max_disorder = {self.max_disorder:g} s after that of the "
+                "device's first row since it was reset"
+            )
         return (
             f"its time is more than max_jump = {self.max_jump:g} s from the device's other rows, "
             f"and fewer than jump_rows = {self.jump_rows} rows agree on it"

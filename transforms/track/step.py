@@ -45,11 +45,13 @@ from transforms.track.clock import (
     admit,
     already_learned,
     flush,
+    in_turn,
     may_release,
     progress,
     split_ready,
     still_waiting,
-    unconfirmed,
+    taken_up,
+    was_reset,
     why_learned,
     without_duplicates,
 )
@@ -167,15 +169,29 @@ class TrackFn(KeyedFn):
             yield failures(key, chunk, [unreadable(error)] * len(chunk))
             return
         chunk = yield from self._unlearned(key, now, chunk)
-        before = now
-        now, late, refused, unwanted = admit(self._order, now, chunk, self.refusals.usable)
+        while was_reset(now) and chunk.has("time") and len(chunk) > 1:
+            now = yield from self._take(key, now, chunk.slice(0, 1), log)
+            chunk = chunk.slice(1, len(chunk))
+        log.put_clock((yield from self._take(key, now, chunk, log)))
+
+    def _take(
+        self, key: str, before: Clock, chunk: Chunk, log: ModelLog
+    ) -> Generator[Any, None, Clock]:
+        """Take in rows that were not learned from before, and run those that are ready."""
+        now, late, refused, unwanted = admit(self._order, before, chunk, self.refusals.usable)
         if refused.any():
             yield self._unconfirmed(key, chunk.take(np.flatnonzero(refused)))
         if late.any():
             count("rows_late", int(late.sum()))
             yield pvalue.TaggedOutput(LATE, (key, chunk.take(np.flatnonzero(late))))
-        if unwanted or (before.newest is None and before.waiting > len(before.ahead)):
-            now = yield from self._give_up(key, now, log, unwanted)
+        anew = was_reset(before) and now.newest is not None
+        if unwanted or anew:
+            waiting = Chunk.concat(log.drain())
+            now, again = taken_up(self._order, now, waiting, unwanted, anew)
+            if again.any():
+                yield self._unconfirmed(key, waiting.take(np.flatnonzero(again)))
+            if not again.all():
+                log.add(waiting.take(np.flatnonzero(~again)))
         gone = late | refused
         if gone.any():
             chunk = chunk.take(np.flatnonzero(~gone))
@@ -184,7 +200,7 @@ class TrackFn(KeyedFn):
         count("rows_unconfirmed", len(now.ahead) - len(before.ahead))
         if may_release(self._order, now, self._work.rows_to_start):
             now = yield from self._release(key, now, log)
-        log.put_clock(now)
+        return now
 
     def _begun(self, key: str, log: ModelLog) -> Generator[Any, None, Clock]:
         """Return a model's clock; one that is new is taken up from the snapshots."""
@@ -200,24 +216,6 @@ class TrackFn(KeyedFn):
             log.put_model(pack(self._work, model))
             yield from self._tell_known(key, model)
         return now
-
-    def _give_up(
-        self, key: str, now: Clock, log: ModelLog, unwanted: tuple[int, ...]
-    ) -> Generator[Any, None, Clock]:
-        """Refuse rows that wait and that no others confirm."""
-        chunks = log.drain()
-        if not chunks or not chunks[0].has("time"):
-            for chunk in chunks:
-                log.add(chunk)
-            return now
-        waiting = Chunk.concat(chunks)
-        refused = unconfirmed(now, waiting, unwanted)
-        if refused.any():
-            yield self._unconfirmed(key, waiting.take(np.flatnonzero(refused)))
-            waiting = waiting.take(np.flatnonzero(~refused))
-        if len(waiting):
-            log.add(waiting)
-        return now._replace(waiting=now.waiting - int(refused.sum()))
 
     def _unconfirmed(self, key: str, rows: Chunk) -> pvalue.TaggedOutput[str, Failures]:
         """Return failures: rows too far ahead, that no others confirm or the model cannot take."""
@@ -281,6 +279,7 @@ class TrackFn(KeyedFn):
                 rows = rows.in_order()
             else:
                 rows = Chunk.concat(split_ready(self._order, now, rows))
+                rows = in_turn(rows) if self._order.confirms and rows.has("time") else rows
             admitted = admit_waiting(self.refusals, key, rows, now)
         yield from self._finish(key, now, self._model(key, log), admitted)
 

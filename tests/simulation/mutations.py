@@ -1,0 +1,188 @@
+"""Mistakes that somebody could make in the keyed step; the simulator has to find each of them.
+
+A mutation replaces some text of one function, wherever that function is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from tests.simulation.history import History, draw
+
+
+class Mutation(NamedTuple):
+    """A mistake.
+
+    Attributes:
+        name: What is wrong.
+        place: Module and function, or class and method.
+        old: Text of the function, which stands there once.
+        new: What it becomes.
+        asked: Fields of the setup of the histories that it is looked for in.
+    """
+
+    name: str
+    place: str
+    old: str
+    new: str
+    asked: dict[str, Any] = {}  # noqa: RUF012 - nobody writes to it
+
+    @contextmanager
+    def made(self) -> Iterator[None]:
+        """Make the mistake meanwhile."""
+        function = self.function()
+        before = function.__code__
+        function.__code__ = self._mutated(function)
+        try:
+            yield
+        finally:
+            function.__code__ = before
+
+    def histories(self, first: int) -> Iterator[History]:
+        """Yield histories that it is looked for in, those of seeds from the first on."""
+        for seed in itertools.count(first):
+            yield draw(seed, **{"companion": "alone", "tracker": "okfeb", **self.asked})
+
+    def function(self) -> FunctionType:
+        """Return the function.
+
+        Raises:
+            AttributeError: if it is gone.
+        """
+        module, _, path = self.place.partition(":")
+        found: Any = importlib.import_module(module)
+        for name in path.split("."):
+            found = inspect.getattr_static(found, name)
+        found = getattr(found, "__func__", getattr(found, "fget", found))
+        if not isinstance(found, FunctionType):
+            raise TypeError(f"{self.place} is no function")
+        return found
+
+    def _mutated(self, function: FunctionType) -> CodeType:
+        source = textwrap.dedent(inspect.getsource(function))
+        if source.count(self.old) != 1:
+            raise ValueError(f"{self.place} has {self.old!r} {source.count(self.old)} times")
+        text = source.replace(self.old, self.new)
+        whole = compile("from __future__ import annotations\n" + text, self.place, "exec")
+        for code in whole.co_consts:
+            if isinstance(code, CodeType) and code.co_name == function.__name__:
+                return code
+        raise ValueError(f"{self.place} has no code")
+
+
+_STEP = "transforms.track.step:TrackFn"
+_KEYED = "transforms.track.keyed_fn:KeyedFn"
+_LOG = "transforms.track.log:ModelLog"
+_CLOCK = "transforms.track.clock"
+_TOGETHER = "transforms.track.together"
+
+MUTATIONS = (
+    Mutation(
+        "a new model sets no timer for the end of the input",
+        f"{_KEYED}.run_held",
+        "logs[key].begins and not each.flush",
+        "logs[key].begins and each.flush",
+    ),
+    Mutation(
+        "the timer of idle_flush is forgotten",
+        f"{_KEYED}._watch",
+        "idle = set_within(timers.idle, idle, now, self._idle_flush)",
+        "idle = now + self._idle_flush",
+        {"idle": 2.0},
+    ),
+    Mutation(
+        "the timer of expiry is forgotten",
+        f"{_KEYED}._watch",
+        "silent = set_within(timers.silent, silent, now, self._expire_after)",
+        "silent = now + self._expire_after",
+        {"expire": 9.0},
+    ),
+    Mutation(
+        "a timer that fires too early is not set anew",
+        "transforms.keyed.timers:in_time",
+        "timer.set(Timestamp.of(now + span if silent else min(seen, now) + span))",
+        "pass",
+        {"expire": 9.0},
+    ),
+    Mutation(
+        "a timer that fires long after its time counts",
+        "transforms.keyed.timers:in_time",
+        "silent and now - float(due) <= span",
+        "silent",
+        {"idle": 2.0},
+    ),
+    Mutation(
+        "a silence does not run what the bundle has brought before",
+        f"{_KEYED}.fall_silent",
+        "if key in self.held:",
+        "if False:",
+        {"idle": 2.0},
+    ),
+    Mutation(
+        "a model expires before what the bundle has brought has run",
+        f"{_KEYED}.expire",
+        "yield from self.run_held()",
+        "yield from ()",
+        {"expire": 9.0},
+    ),
+    Mutation(
+        "labels that come after rows are taken before them",
+        f"{_KEYED}.bring",
+        "held.flush or (named and held.chunks)",
+        "held.flush",
+        {"learner": "ridge", "wait": (25.0, 1000)},
+    ),
+    Mutation(
+        "the part of a model with a cell of its own stays when the model is gone",
+        f"{_LOG}.commit",
+        "elif self._keeps:",
+        "elif False:",
+        {"companion": "reference"},
+    ),
+    Mutation(
+        "the part of a model with a cell of its own is not written",
+        f"{_LOG}.commit",
+        "if self._writes_kept:",
+        "if self._writes_kept and not self._keeps:",
+        {"companion": "reference"},
+    ),
+    Mutation(
+        "rows that wait are lost when a model comes back",
+        f"{_LOG}.wake",
+        "list(kept.waiting), 0",
+        "[], 0",
+        {"expire": 9.0},
+    ),
+    Mutation(
+        "a learner is lost when its model expires",
+        f"{_LOG}.wake",
+        "self.learner, self.expired = kept.learner, None",
+        "self.learner, self.expired = None, None",
+        {"learner": "ridge", "expire": 9.0},
+    ),
+    Mutation(
+        "progress is a nanosecond ahead",
+        f"{_CLOCK}:progress",
+        "nanoseconds(order.max_disorder), flushed",
+        "nanoseconds(order.max_disorder) + 1, flushed",
+    ),
+    Mutation(
+        "rows that are not ready are lost once others run",
+        f"{_STEP}._release",
+        "if rest is not None and len(rest):",
+        "if rest is None:",
+    ),
+    Mutation(
+        "rows that have run still count as waiting",
+        f"{_TOGETHER}:_write",
+        "each.clock.waiting - gone",
+        "each.clock.waiting",
+    ),
+)

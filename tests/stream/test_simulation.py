@@ -1,0 +1,89 @@
+"""The keyed step in simulated jobs: what comes out is what the core makes of each device alone."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.simulation.history import (
+    PLAIN,
+    Action,
+    Bundle,
+    Command,
+    History,
+    Row,
+    Setup,
+    Wait,
+    draw,
+)
+from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.run import simulate
+from tests.unit.test_rounds import SECOND
+
+STEPS = 3_000
+"""Of the histories that each run of the tests goes through; each night goes through millions."""
+MOST_STEPS = 20_000
+"""In which a mistake must be found."""
+
+
+def test_histories_drawn_from_seeds_give_what_the_core_gives() -> None:
+    steps = 0
+    for seed in itertools.count():
+        steps += simulate(draw(seed))
+        if steps >= STEPS:
+            break
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_mistakes_in_the_step_are_found(mutation: Mutation) -> None:
+    steps = 0
+    with mutation.made():
+        for history in mutation.histories(1000):
+            try:
+                steps += simulate(history)
+            except Exception:
+                return
+            assert steps < MOST_STEPS, "not found"
+
+
+def test_each_mistake_can_still_be_made() -> None:
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) >= 15
+    for mutation in MUTATIONS:
+        before = mutation.function().__code__
+        with mutation.made():
+            assert mutation.function().__code__ is not before
+        assert mutation.function().__code__ is before
+
+
+def rows(*times: float, first: int = 0) -> tuple[Row, ...]:
+    """Rows of a device, in the order in which they come; times in seconds."""
+    return tuple(
+        Row("m0", int(time * SECOND), 0, first + place, place, PLAIN)
+        for place, time in enumerate(times)
+    )
+
+
+BEFORE = rows(*range(12), 10.5)
+RESET = Command("m0", replaces=False)
+
+
+@pytest.mark.parametrize("jump", [float("inf"), 20.0])
+@pytest.mark.parametrize("cut", range(4))
+def test_rows_that_waited_when_a_model_was_reset_do_not_depend_on_cuts(
+    jump: float, cut: int
+) -> None:
+    """Those after its next row in time are rows like others, if not too far after it."""
+    after = rows(9, 9.5, 12, 13, 14, 20, 30, first=20)
+    setup = Setup(seed=1, jump=jump, jump_rows=2)
+    simulate(History(setup, [Bundle((*BEFORE, RESET, *after), cut)]))
+    setup = Setup(seed=1, jump=jump, jump_rows=2, idle=2.0)
+    actions: list[Action] = [Bundle((*BEFORE, RESET), cut), Bundle(after[:4], cut), Wait(50.0)]
+    simulate(History(setup, actions))
+
+
+def test_a_model_that_never_began_runs_in_the_order_of_time() -> None:
+    """Rows are taken in order of arrival, and too few of them agree on the time."""
+    setup = Setup(seed=1, disorder=0.0, jump=60.0, jump_rows=4)
+    simulate(History(setup, [Bundle(rows(599, 594, 600))]))
