@@ -17,6 +17,7 @@ from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.files import read_whole, write_whole
 from pipelines.cli.command_line import path_name
+from pipelines.files import certificate
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +54,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="With --model: write the snapshot to this .safetensors file instead.",
     )
     parser.add_argument("--json", action="store_true", help="Print JSON.")
+    certificate.add_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,13 +64,20 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: for a model or boundary that is not there, or flags that say nothing.
         DataError: if it cannot be read or is no snapshot.
     """
+    if args.certificate is None:
+        for flag in certificate.FLAGS:
+            if getattr(args, flag) is not None:
+                name = f"--{flag.replace('_', '-')}"
+                raise ConfigError(name, getattr(args, flag), "given with --certificate only")
     if args.model is None:
-        for flag in ("kind", "rows", "output"):
+        for flag in ("kind", "rows", "output", "certificate"):
             if getattr(args, flag) is not None:
                 raise ConfigError(f"--{flag}", getattr(args, flag), "given with --model only")
         if os.path.isdir(args.file):
             raise ConfigError("FILE", args.file, "a file, or with --model ID a folder of snapshots")
         text = describe(args.file, as_json=args.json)
+    elif args.certificate is not None:
+        text = _certificate(args)
     else:
         place, data = take_out(args.file, args.model, args.kind or codec.TRACKER, args.rows)
         if args.output is None:
@@ -78,6 +87,16 @@ def run(args: argparse.Namespace) -> int:
             text = f"{printable(place)}: written to {printable(args.output)}"
     sys.stdout.write(text + "\n")
     return 0
+
+
+def _certificate(args: argparse.Namespace) -> str:
+    """Return the certificate of a device, as text."""
+    for flag in ("kind", "rows", "output"):
+        if getattr(args, flag) is not None:
+            raise ConfigError(f"--{flag}", getattr(args, flag), "given without --certificate")
+    place, data = take_out(args.file, args.model, codec.TRACKER, None)
+    found, again = certificate.certificate(args, codec.decode(data, place), place)
+    return certificate.described(found, again, place, args.json)
 
 
 def take_out(folder: str, model_id: str, kind: str, rows: int | None) -> tuple[str, bytes]:
