@@ -302,7 +302,12 @@ class TrackFn(KeyedFn):
 
     def finish_rows(self, key: str, rows: Chunk | None) -> Iterator[Any]:
         """Run all of a model's rows, which are there at once, ordered as of `admit_all`."""
-        now, model = self.resumed(key)
+        try:
+            now, model = self.resumed(key)
+        except DataError as error:
+            if rows is not None:
+                yield failures(key, rows, [unreadable(error)] * len(rows))
+            return
         yield from self._tell_known(key, model)
         admitted = None
         if rows is not None:
