@@ -479,7 +479,7 @@ def machines(**more: Any) -> pd.DataFrame:
             pd.concat(
                 [machines()[:COUNT], machines()[COUNT:].assign(when=table().when + pd.Timedelta(7))]
             ),
-            "their times begin anew",
+            "their times start over",
         ),
     ],
 )
