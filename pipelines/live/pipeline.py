@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 
 from pipelines.job_spec import Job, apply_job
 from transforms.kafka import read as kafka
@@ -104,12 +105,7 @@ def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
         labels = name_rows(found[kafka.ROWS], ends.labels.columns)
     results = apply_job(job, read[kafka.ROWS], labels, bounded=False, expiry=ends.expiry)
     for name, (chunks, schema) in results.chunks.items():
-        if name == DEVICES:
-            encode: Any = DeviceStatesFn(schema, job.columns.channels)
-        else:
-            placed = placed_schema(schema) if name == FEATURES else schema
-            encode = EncodeFn(placed, ends.output_form)
-        _send(name, chunks, encode, ends)
+        _send(name, chunks, encoder_of(name, schema, job, ends), ends)
     _fetch("lost", ends.topic, results.failures, ends)
     if ends.labels is not None:
         _fetch("lost labels", ends.labels.topic, results.lost_labels, ends)
@@ -117,6 +113,14 @@ def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
         _ = letters | f"Write {name}" >> SendMessages(ends.topics[DEAD_LETTERS], ends.client)
     if ends.snapshots is not None:
         _ = results.snapshots | "Write snapshots" >> WriteStates(ends.snapshots, job.float32)
+
+
+def encoder_of(name: str, schema: pa.Schema, job: Job, ends: LiveEnds) -> beam.DoFn:
+    """Return the step that turns chunks of an output into messages."""
+    if name == DEVICES:
+        return DeviceStatesFn(schema, job.columns.channels)
+    placed = placed_schema(schema) if name == FEATURES else schema
+    return EncodeFn(placed, ends.output_form)
 
 
 def _reader(

@@ -22,7 +22,7 @@ from pipelines.local.steps import Header, Incoming, LocalSteps, Sent
 from pipelines.local.store import Bundle, Checkpoint, Offsets, Store
 from pipelines.topics.admin import KafkaError
 from transforms.kafka.secrets import resolve
-from transforms.kafka.send import QUEUE_WAIT, SETTINGS
+from transforms.kafka.send import SETTINGS, produce
 
 MOST_OF_TIME = 10.0
 """So many times what the last writing of the models took lies between two, at least."""
@@ -130,7 +130,7 @@ class Engine:
 
     def _committed(self) -> int | None:
         """Return the number of the last bundle that Kafka has the outputs of; None without any."""
-        asked = self._places()
+        asked = _places(self._next)
         found = self._again(lambda: self._consumer.committed(asked, ASK), "the group's offsets")
         return max((int(place.metadata) for place in found if place.offset >= 0), default=None)
 
@@ -140,11 +140,7 @@ class Engine:
         for bundle in reversed(bundles):
             for topic, own in bundle.start.items():
                 begin.setdefault(topic, {}).update(own)
-        places = [
-            confluent_kafka.TopicPartition(topic, part, at)
-            for topic, own in begin.items()
-            for part, at in own.items()
-        ]
+        places = _places(begin)
         if places:
             self._consumer.assign(places)
         came: dict[tuple[str, int], deque[Incoming]] = {
@@ -207,14 +203,7 @@ class Engine:
         return sorted(found.topics[topic].partitions)
 
     def _assign(self) -> None:
-        self._consumer.assign(self._places())
-
-    def _places(self, metadata: str = "") -> list[Any]:
-        return [
-            confluent_kafka.TopicPartition(topic, part, at, metadata)
-            for topic, own in self._next.items()
-            for part, at in own.items()
-        ]
+        self._consumer.assign(_places(self._next))
 
     # ---- running ----
 
@@ -260,15 +249,12 @@ class Engine:
     def _commit(self, sent: Sequence[Sent]) -> None:
         """Send a bundle's messages, and how far the job has read, in one transaction."""
         self._producer.begin_transaction()
-        for topic, (key, value, headers) in sent:
-            while True:
-                try:
-                    self._producer.produce(topic, value, key, headers=list(headers))
-                    break
-                except BufferError:
-                    self._producer.poll(QUEUE_WAIT)
-            self._producer.poll(0)
-        places, group = self._places(str(self._number)), self._consumer.consumer_group_metadata()
+        for topic, message in sent:
+            produce(self._producer, topic, message)
+        places, group = (
+            _places(self._next, str(self._number)),
+            self._consumer.consumer_group_metadata(),
+        )
         what = f"{len(sent):,} messages"
         self._again(
             lambda: self._producer.send_offsets_to_transaction(places, group, ASK), "the offsets"
@@ -320,6 +306,14 @@ class Engine:
                     raise FencedError("another process runs this job now") from exception
                 if not error.retriable() or time.monotonic() > deadline:
                     raise KafkaError(f"{what}: {error.str()}") from exception
+
+
+def _places(offsets: Offsets, metadata: str = "") -> list[confluent_kafka.TopicPartition]:
+    return [
+        confluent_kafka.TopicPartition(topic, part, at, metadata)
+        for topic, own in offsets.items()
+        for part, at in own.items()
+    ]
 
 
 def _incoming(message: Any) -> Incoming:

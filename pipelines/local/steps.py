@@ -15,11 +15,10 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines.job_spec import Job, transform_of
-from pipelines.live.pipeline import LiveEnds
+from pipelines.live.pipeline import LiveEnds, encoder_of
 from pipelines.local.models import IDLE, Models
 from transforms.kafka.commands import Commands
 from transforms.kafka.device_states import DeviceStatesFn
-from transforms.kafka.encode import EncodeFn, placed_schema
 from transforms.kafka.fetch import FetchFn
 from transforms.kafka.gather import Outgoing
 from transforms.kafka.read import DEAD_LETTERS as REFUSED
@@ -29,7 +28,6 @@ from transforms.learn.inputs import narrow_labels
 from transforms.metrics import counting
 from transforms.outputs import (
     DEAD_LETTERS,
-    DEVICES,
     FAILURES,
     FEATURES,
     LATE,
@@ -86,13 +84,8 @@ class LocalSteps:
         if ends.labels is not None:
             self._labels = _gather(ends, ends.labels.columns, None, "labels")
             self._indexed = ends.labels.columns.sequence is not None
-        self._encode: dict[str, beam.DoFn] = {}
-        for name, schema in schemas(job.asked(bounded=False), TRACKER, LEARNER).items():
-            if name == DEVICES:
-                self._encode[name] = DeviceStatesFn(schema, job.columns.channels)
-            else:
-                placed = placed_schema(schema) if name == FEATURES else schema
-                self._encode[name] = EncodeFn(placed, ends.output_form)
+        written = schemas(job.asked(bounded=False), TRACKER, LEARNER)
+        self._encode = {name: encoder_of(name, written[name], job, ends) for name in written}
         self._fetch = {FAILURES: FetchFn(ends.topic, ends.client)}
         if ends.labels is not None:
             self._fetch[LOST_LABELS] = FetchFn(ends.labels.topic, ends.client)
@@ -117,7 +110,7 @@ class LocalSteps:
         """
         sent = _Sent(self._encode, self._fetch)
         with counting() as counts, standing_at(now):
-            for item in self._ran(sorted(messages, key=lambda message: message[:3]), now):
+            for item in self._ran(messages, now):
                 self._take(item, sent)
             found = [(self._ends.topics[name], message) for name, message in sent.messages()]
         self.counts += counts.totals
@@ -129,10 +122,10 @@ class LocalSteps:
     def run_again(self, messages: Iterable[Incoming], now: float) -> None:
         """Run a bundle whose outputs have been sent: only the models are what they were."""
         with counting(), standing_at(now):
-            for _ in self._ran(sorted(messages, key=lambda message: message[:3]), now):
+            for _ in self._ran(messages, now):
                 pass
 
-    def _ran(self, messages: Sequence[Incoming], now: float) -> Iterator[Any]:
+    def _ran(self, messages: Iterable[Incoming], now: float) -> Iterator[Any]:
         """Yield what comes of a bundle: the outputs of the keyed step, and dead letters."""
         step, models = self._step, self._models
         step.start_bundle()
@@ -140,7 +133,7 @@ class LocalSteps:
             fire = step.fall_silent if due.name == IDLE else step.expire
             key = due.key
             yield from fire(key, models.cells(key), models.timers(key), Timestamp.of(due.at))
-        for item in self._elements(messages):
+        for item in self._elements(sorted(messages, key=lambda message: message[:3])):
             if isinstance(item, pvalue.TaggedOutput):
                 yield item
                 continue

@@ -64,6 +64,20 @@ class SendMessages(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[N
         return sent
 
 
+def produce(
+    producer: confluent_kafka.Producer, topic: str, message: Outgoing, **options: Any
+) -> None:
+    """Hand a message to a producer, once its queue has room."""
+    key, value, headers = message
+    while True:
+        try:
+            producer.produce(topic, value, key, headers=list(headers), **options)
+            break
+        except BufferError:
+            producer.poll(QUEUE_WAIT)
+    producer.poll(0)
+
+
 class _SendFn(beam.DoFn):
     """Produce, and wait for the delivery reports at the end of each bundle."""
 
@@ -82,17 +96,8 @@ class _SendFn(beam.DoFn):
         self._sent = 0
 
     def process(self, element: Outgoing) -> None:
-        key, value, headers = element
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic, value, key, headers=list(headers), on_delivery=self._delivered
-                )
-                break
-            except BufferError:
-                self._producer.poll(QUEUE_WAIT)
+        produce(self._producer, self._topic, element, on_delivery=self._delivered)
         self._sent += 1
-        self._producer.poll(0)
 
     def finish_bundle(self) -> None:
         left = self._producer.flush(DELIVERY_TIMEOUT + FLUSH_SLACK)
