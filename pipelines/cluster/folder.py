@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import ConfigError, DataError
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.java import Java
 from pipelines.cluster.resolve import Jars
@@ -136,6 +136,18 @@ class Cluster:
         part = path.with_suffix(".part")
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         part.replace(path)
+
+
+def named_cluster(path: str) -> Cluster:
+    """Return the cluster that `--cluster` names.
+
+    Raises:
+        ConfigError: if none was started in that folder.
+    """
+    found = load(Folder(Path(path).absolute()))
+    if found is None:
+        raise ConfigError("--cluster", path, "a folder in which a cluster was started")
+    return found
 
 
 def load(folder: Folder) -> Cluster | None:

@@ -12,7 +12,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError, KerneltrackError
 from pipelines.cli.command_line import UsageError
 from pipelines.cluster.beam_flags import beam_flags
-from pipelines.cluster.folder import Cluster, Folder, load
+from pipelines.cluster.folder import Cluster, named_cluster
 from pipelines.flink.client import ENDED, Flink
 from transforms.track.clock import CLOCK_VERSION
 from transforms.track.log import LOG_VERSION
@@ -67,9 +67,7 @@ def find_place(cluster: str | None, flink: str | None, state: str | None) -> Pla
     """
     found = None
     if cluster is not None:
-        found = load(Folder(Path(cluster).absolute()))
-        if found is None:
-            raise ConfigError("--cluster", cluster, "a folder in which a cluster was started")
+        found = named_cluster(cluster)
         flink = flink or found.settings.address("flink")
         state = state or str(found.folder.root / JOBS)
     if flink is None:

@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from kerneltrack.errors import ConfigError, fit, printable
 from pipelines.cli import kafka_options
 from pipelines.cli.command_line import SIGNAL_EXIT, UsageError
-from pipelines.cluster.folder import Folder, load
+from pipelines.cluster.folder import named_cluster
 from pipelines.job import say
 from pipelines.job_spec import Job
 from pipelines.live import options as stream_options
@@ -111,9 +111,7 @@ def _place(args: argparse.Namespace) -> tuple[str, str]:
     """Return Kafka's brokers, and the folder of the job's state."""
     brokers, folder = args.brokers, args.state_folder
     if args.cluster is not None:
-        found = load(Folder(Path(args.cluster).absolute()))
-        if found is None:
-            raise ConfigError("--cluster", args.cluster, "a folder in which a cluster was started")
+        found = named_cluster(args.cluster)
         brokers = brokers or found.settings.address("kafka")
         folder = folder or str(found.folder.root / FOLDER / args.topic)
     if brokers is None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from kerneltrack.errors import ConfigError
 from pipelines.cli import input_options, kafka_options
 from pipelines.cli.command_line import path_name
-from pipelines.cluster.folder import Folder, load
+from pipelines.cluster.folder import named_cluster
 from transforms.kafka.formats import FORMATS, OUTPUT_FORMATS
 
 IDLE = 5.0
@@ -165,10 +164,7 @@ def client_settings(args: argparse.Namespace) -> dict[str, Any]:
     """
     given: Any = args.brokers
     if given is None and args.cluster is not None:
-        cluster = load(Folder(Path(args.cluster).absolute()))
-        if cluster is None:
-            raise ConfigError("--cluster", args.cluster, "a folder in which a cluster was started")
-        given = cluster.settings.address("kafka")
+        given = named_cluster(args.cluster).settings.address("kafka")
     if given is None:
         raise ConfigError("--brokers", "", "HOST:PORT of Kafka's brokers (or give --cluster)")
     return kafka_options.client_settings(args, str(given))
