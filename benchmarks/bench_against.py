@@ -120,8 +120,8 @@ class _Asked:
         z = np.asarray(run_all(OKFEBSpec(rank=rank, budget=budget), rows)[1].z)
         found = []
         for memory in (1 - 1 / budget, 0.998, 1.0):
-            _, told = learn_all(RidgeSpec(ridge=0.01, forgetting=memory), z, labels)
-            hits = [name == label for name, label in zip(told.names, labels, strict=True)]
+            _, reported = learn_all(RidgeSpec(ridge=0.01, forgetting=memory), z, labels)
+            hits = [name == label for name, label in zip(reported.names, labels, strict=True)]
             found.append(float(np.mean(hits[SETTLED:])))
         return found
 
@@ -160,14 +160,14 @@ def accuracies(new: Side, old: Side, runs: int) -> list[str]:
     for stream in STREAMS:
         for rank, budget in CELLS:
             ask = {"what": "accuracy", "stream": stream, "rank": rank, "budget": budget}
-            for side, told in zip((old, new), found, strict=True):
-                told.append(np.array([side.ask(**ask, seed=seed) for seed in range(runs)]))
-            means = [", ".join(f"{x:.4f}" for x in told[-1].mean(axis=0)) for told in found]
+            for side, reported in zip((old, new), found, strict=True):
+                reported.append(np.array([side.ask(**ask, seed=seed) for seed in range(runs)]))
+            means = [", ".join(f"{x:.4f}" for x in reported[-1].mean(axis=0)) for reported in found]
             lines.append(f"| {stream} | ({rank}, {budget}) | {means[0]} | {means[1]} |")
             print(lines[-1], file=sys.stderr, flush=True)
     # (cells, runs, memories): a run's mean over the cells, then mean and spread of the runs.
-    for name, told in zip(("before", "now"), found, strict=True):
-        means = np.mean(told, axis=0)
+    for name, reported in zip(("before", "now"), found, strict=True):
+        means = np.mean(reported, axis=0)
         spread = ", ".join(
             f"{mean:.4f} ({low:.4f} to {high:.4f})"
             for mean, low, high in zip(

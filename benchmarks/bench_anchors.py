@@ -77,15 +77,15 @@ def run(method: str, stream: Stream) -> Anchor:
         "arf": lambda: classifier.AdaptiveRandomForestClassifier(schema, ensemble_size=TREES),
         "knn": lambda: classifier.KNN(schema, k=NEIGHBOURS, window_size=WINDOW),
     }
-    model, said = makers[method](), []
+    model, predictions = makers[method](), []
     begin = time.process_time()
     while rows.has_more_instances():
         row = rows.next_instance()
         code = model.predict(row)
-        said.append(-1 if code is None else code)
+        predictions.append(-1 if code is None else code)
         model.train(row)
-    micros = (time.process_time() - begin) / len(said) * 1e6
-    predicted: IntArray = np.array(said, dtype=np.int64)
+    micros = (time.process_time() - begin) / len(predictions) * 1e6
+    predicted: IntArray = np.array(predictions, dtype=np.int64)
     return Anchor(METHODS[method], score(stream, predicted).merit, micros)
 
 

@@ -25,10 +25,10 @@ from kerneltrack.registry import parse_learner_spec
 RARE = 2.0
 
 
-def figures(stream: Stream, said: Predictions) -> tuple[float, float, float]:
+def figures(stream: Stream, predictions: Predictions) -> tuple[float, float, float]:
     """Return accuracy, macro-F1 and mean recall."""
     truth = np.asarray(stream.labels)[CHUNK:]
-    named = np.array([name or "" for name in said.names])[CHUNK:]
+    named = np.array([name or "" for name in predictions.names])[CHUNK:]
     scores, recalls = [], []
     for name in np.unique(truth):
         both = np.count_nonzero((named == name) & (truth == name))

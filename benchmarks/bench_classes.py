@@ -68,10 +68,10 @@ def streams(seed: int) -> dict[str, Rows]:
 
 def accuracy(spec: LearnerSpec, rows: FloatArray, labels: list[str]) -> float:
     """Return the share of rows that are right after the first ones."""
-    said = learn_all(spec, rows, labels)[1]
-    if said.correct is None:
+    predictions = learn_all(spec, rows, labels)[1]
+    if predictions.correct is None:
         raise ValueError("no classes")
-    return float(said.correct[SKIPPED:].mean())
+    return float(predictions.correct[SKIPPED:].mean())
 
 
 def main() -> None:

@@ -128,16 +128,18 @@ def _learn(
     method: str, spec: LearnerSpec, stream: Stream, features: FloatArray, own: FloatArray | None
 ) -> tuple[Run, AutoState | None, Predictions]:
     begin = time.process_time()
-    state, said = learn_all(spec, features, stream.labels, own)
+    state, predictions = learn_all(spec, features, stream.labels, own)
     micros = (time.process_time() - begin) / len(features) * 1e6
     after = state if isinstance(state, AutoState) else None
-    if said.code is not None:
+    if predictions.code is not None:
         place = {name: code for code, name in enumerate(stream.classes)}
-        codes = np.array([*(place[name] for name in said.classes), -1], dtype=np.int64)
-        return Run(method, codes[said.code], micros), after, said
+        codes = np.array([*(place[name] for name in predictions.classes), -1], dtype=np.int64)
+        return Run(method, codes[predictions.code], micros), after, predictions
     centre, unit = stream.unit
-    value = np.zeros(len(features)) if said.value is None else np.nan_to_num(said.value)
-    return Run(method, value * unit + centre, micros), after, said
+    value = (
+        np.zeros(len(features)) if predictions.value is None else np.nan_to_num(predictions.value)
+    )
+    return Run(method, value * unit + centre, micros), after, predictions
 
 
 def run_ours(stream: Stream) -> Iterator[tuple[Run, AutoState | None, Predictions]]:
@@ -151,20 +153,20 @@ def run_ours(stream: Stream) -> Iterator[tuple[Run, AutoState | None, Prediction
     if features.z is None:
         raise ValueError("the default emits z")
     # As a job does, which tells the learner of the row alone.
-    run, state, said = _learn(DEFAULT, AutoSpec(task=task), stream, own, None)
-    yield run._replace(micros=run.micros + micros), state, said
+    run, state, predictions = _learn(DEFAULT, AutoSpec(task=task), stream, own, None)
+    yield run._replace(micros=run.micros + micros), state, predictions
     for method, (kind, inputs) in OURS.items():
         if task not in kind.tasks:
             continue
         both = inputs == BOTH
         given = own if inputs == ROWS else features.z
-        run, _, said = _learn(method, kind(task=task), stream, given, own if both else None)
+        run, _, predictions = _learn(method, kind(task=task), stream, given, own if both else None)
         more = 0.0 if inputs == ROWS else micros
-        yield run._replace(micros=run.micros + more), None, said
+        yield run._replace(micros=run.micros + more), None, predictions
     still = fixed_map(stream, LANDMARKS)
     ridge = RidgeSpec(task=task, ridge=0.01, forgetting=1.0)
-    run, _, said = _learn(MAP, ridge, stream, still.z, own)
-    yield run._replace(micros=run.micros + still.micros), None, said
+    run, _, predictions = _learn(MAP, ridge, stream, still.z, own)
+    yield run._replace(micros=run.micros + still.micros), None, predictions
 
 
 def measure(
@@ -176,12 +178,12 @@ def measure(
         for seed in range(1 if order == OWN else orders):
             stream = ordered(rows, order, seed, most)
             here = name, order, seed
-            for run, state, said in run_ours(stream):
+            for run, state, predictions in run_ours(stream):
                 merit = score(stream, run.predicted).merit
                 margin = None if state is None else margin_of(here, AutoSpec(), state, stream)
                 result = Result(*here, len(stream.rows), run.method, merit, run.micros)
                 yield result, margin
-                yield result, sure_of(here, run.method, said)
+                yield result, sure_of(here, run.method, predictions)
             for run in peers.run_peers(stream, seed, seed < forests):
                 merit = score(stream, run.predicted).merit
                 yield Result(*here, len(stream.rows), run.method, merit, run.micros), None
@@ -189,12 +191,12 @@ def measure(
                 yield Result(*here, len(stream.rows), method, merit, micros), None
 
 
-def sure_of(here: tuple[str, str, int], method: str, said: Predictions) -> Sure | None:
+def sure_of(here: tuple[str, str, int], method: str, predictions: Predictions) -> Sure | None:
     """Return how good a classifier's probabilities were; None in regression."""
-    if said.score is None or said.correct is None:
+    if predictions.score is None or predictions.correct is None:
         return None
-    scored = np.flatnonzero(said.scored)[CHUNK:]
-    score, right = said.score[scored], said.correct[scored]
+    scored = np.flatnonzero(predictions.scored)[CHUNK:]
+    score, right = predictions.score[scored], predictions.correct[scored]
     place = np.minimum((score * 20).astype(np.int64), 19)
     gap = np.abs(np.bincount(place, score - right)).sum() / len(scored)
     log_loss, brier = losses_of_chances(score, right).mean(axis=0).tolist()

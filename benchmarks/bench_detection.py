@@ -182,11 +182,11 @@ def ours(recording: Recording, spec: ReferenceSpec) -> Found:
     """Run the reference over a recording, made from its train part."""
     spec = dataclasses.replace(spec, rows=recording.train)
     state = reference.init(spec, recording.rows[: recording.train])
-    _, scores, told = reference.update(spec, state, recording.rows)
+    _, scores, reported = reference.update(spec, state, recording.rows)
     surprise = -np.log(np.maximum(scores.p, 1e-300))
-    ended = [episode for episode in told if episode.closed]
-    if told and not told[-1].closed:
-        ended.append(told[-1]._replace(row=len(recording.rows) - 1))
+    ended = [episode for episode in reported if episode.closed]
+    if reported and not reported[-1].closed:
+        ended.append(reported[-1]._replace(row=len(recording.rows) - 1))
     return Found(scores.score, of_middle_rows(scores.settled), surprise, ended)
 
 
@@ -345,13 +345,20 @@ def rates(spec: ReferenceSpec) -> list[str]:
         step = np.abs(np.diff(plain, axis=0)).max(axis=1)
         for place, rate in enumerate(RATES):
             stated = dataclasses.replace(spec, false_alarms=1.0, per=round(1 / rate))
-            _, _, told = reference.update(stated, reference.init(stated, rows[: spec.rows]), rows)
-            line[2 + place] += sum(not episode.closed for episode in told)
+            _, _, reported = reference.update(
+                stated, reference.init(stated, rows[: spec.rows]), rows
+            )
+            line[2 + place] += sum(not episode.closed for episode in reported)
             # So many rows show no rarer step than their largest one.
             limit = np.sort(step[: spec.rows - 1])[-max(round(rate * spec.rows), 1)]
             line[2 + len(RATES) + place] += (step[spec.rows - 1 :] > limit).sum()
     stated_at = [f"{rate:g} a row" for rate in RATES]
-    heads = ["rows", *stated_at, "every 100 rows", *(f"step, {said}" for said in stated_at)]
+    heads = [
+        "rows",
+        *stated_at,
+        "every 100 rows",
+        *(f"step, {predictions}" for predictions in stated_at),
+    ]
     lines = [f"| rows without faults | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     for name, (total, every, *found) in counts.items():
         ours, steps = found[: len(RATES)], found[len(RATES) :]
@@ -370,9 +377,9 @@ def pumps_found(count: int, many: int | None, spec: ReferenceSpec) -> list[str]:
     for number, pump in enumerate(pumps(count, many=many)):
         broken += pump.kind is not None
         state = reference.init(spec, pump.rows[: spec.rows])
-        state, _, told = reference.update(spec, state, pump.rows)
+        state, _, reported = reference.update(spec, state, pump.rows)
         still = reference.open_episode(spec, state)
-        last = {episode.number: episode for episode in [*told, *([still] if still else [])]}
+        last = {episode.number: episode for episode in [*reported, *([still] if still else [])]}
         if last:
             worst = max(last.values(), key=lambda episode: episode.severity)
             listed.append((worst.severity, number, pump, worst))
@@ -394,13 +401,13 @@ def pumps_found(count: int, many: int | None, spec: ReferenceSpec) -> list[str]:
     false = sum(pump.kind is None for _, _, pump, _ in listed)
     missed = broken - (len(listed) - false)
     first = sum(pump.kind is not None for _, _, pump, _ in listed[:broken])
-    said = [
+    predictions = [
         f"Broken without an episode: {missed}; whole with one: {false}.",
         f"Of the first {broken} in the list {first} are broken.",
         f"Right of those that are broken: kind {right[0]}, channels {right[1]},",
         f"since when within {SINCE} rows {right[2]}.",
     ]
-    return [*lines, "", " ".join(said)]
+    return [*lines, "", " ".join(predictions)]
 
 
 def main() -> int:

@@ -92,10 +92,10 @@ def counted(recording: Recording, spans: list[Span]) -> Tally:
 def ours(recording: Recording, spec: ReferenceSpec) -> tuple[list[Span], float]:
     """Return the episodes of a reference, and the share of rows at which one could be open."""
     state = reference.init(spec, recording.rows[: min(spec.rows, recording.train)])
-    _, scores, told = reference.update(spec, state, recording.rows, recording.times)
-    spans = [Span(e.start, e.opened, e.row) for e in told if e.closed]
-    if told and not told[-1].closed:
-        spans.append(Span(told[-1].start, told[-1].opened, len(recording.rows) - 1))
+    _, scores, reported = reference.update(spec, state, recording.rows, recording.times)
+    spans = [Span(e.start, e.opened, e.row) for e in reported if e.closed]
+    if reported and not reported[-1].closed:
+        spans.append(Span(reported[-1].start, reported[-1].opened, len(recording.rows) - 1))
     return spans, float(np.isfinite(scores.evidence[recording.train :]).mean())
 
 

@@ -39,20 +39,20 @@ def errors_of(stream: Stream, budget: int) -> Iterator[tuple[str, float, float, 
     given, targets = inputs_of(stream), np.asarray(stream.labels, np.float64)
     truth = targets[CHOSEN_BY:]
 
-    def relative(said: FloatArray) -> float:
-        return float(np.sqrt(np.mean((said[CHOSEN_BY:] - truth) ** 2)) / targets.std())
+    def relative(predictions: FloatArray) -> float:
+        return float(np.sqrt(np.mean((predictions[CHOSEN_BY:] - truth) ** 2)) / targets.std())
 
     for name, spec in OURS.items():
         begin = time.process_time()
-        said = learn_all(spec, given, targets, None)[1]
+        predictions = learn_all(spec, given, targets, None)[1]
         micros = (time.process_time() - begin) / len(given) * 1e6
-        if said.value is None:
+        if predictions.value is None:
             raise ValueError("no targets")
-        yield name, relative(said.value), micros, ""
+        yield name, relative(predictions.value), micros, ""
     begin = time.process_time()
-    told, setting = tuned_tracker(given, targets, budget)
+    reported, setting = tuned_tracker(given, targets, budget)
     micros = (time.process_time() - begin) / len(given) * 1e6
-    yield KRLS_T, relative(told), micros, str(setting)
+    yield KRLS_T, relative(reported), micros, str(setting)
 
 
 def main() -> int:

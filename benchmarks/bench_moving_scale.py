@@ -86,11 +86,11 @@ def merits(
     state, features = run_all(spec, rows, ("x",))
     own = own_inputs(spec, state, rows, features.x)
     task = "classification" if stream.classes else "regression"
-    _, said = learn_all(LEARNERS[learner](task=task), own, stream.labels, None)
-    if said.correct is not None:
-        good = np.asarray(said.correct, np.float64)
+    _, predictions = learn_all(LEARNERS[learner](task=task), own, stream.labels, None)
+    if predictions.correct is not None:
+        good = np.asarray(predictions.correct, np.float64)
         return float(good.mean()), float(good[-len(good) // 4 :].mean())
-    wrong = np.square(np.nan_to_num(np.asarray(said.error, np.float64)))
+    wrong = np.square(np.nan_to_num(np.asarray(predictions.error, np.float64)))
     return -float(np.sqrt(wrong.mean())), -float(np.sqrt(wrong[-len(wrong) // 4 :].mean()))
 
 

@@ -80,12 +80,12 @@ def fingerprints(
     spec: SubspaceSpec, count: int, seed: int
 ) -> tuple[dict[str, Fingerprint], dict[str, str]]:
     """Give what is compared of each device, and which are unlike."""
-    told, found, odd = ReferenceSpec(), {}, {}
+    reported, found, odd = ReferenceSpec(), {}, {}
     for number, (rows, kind) in enumerate(fleet(count, seed)):
         name = f"device-{number}"
         state, _ = run_all(spec, rows)
-        held = reference.update(told, reference.init(told, rows[:512]), rows)[0]
-        found[name] = fingerprint(spec, state, (told, held))
+        held = reference.update(reported, reference.init(reported, rows[:512]), rows)[0]
+        found[name] = fingerprint(spec, state, (reported, held))
         if kind is not None:
             odd[name] = kind
     return found, odd
@@ -93,12 +93,12 @@ def fingerprints(
 
 def found_in(spec: SubspaceSpec, made: dict[str, Fingerprint], odd: dict[str, str]) -> list[str]:
     """Return the cells of a fleet: place and score of each that is unlike, whole ones named."""
-    said = compare(spec, list(made), made.__getitem__).models
-    places = {model.model: place for place, model in enumerate(said, 1)}
-    scores = {model.model: model.apart for model in said}
+    predictions = compare(spec, list(made), made.__getitem__).models
+    places = {model.model: place for place, model in enumerate(predictions, 1)}
+    scores = {model.model: model.apart for model in predictions}
     by_kind = {kind: name for name, kind in odd.items()}
     cells = [f"{places[by_kind[kind]]} ({scores[by_kind[kind]]:.1f})" for kind in ODD]
-    return [*cells, str(sum(model.unlike and model.model not in odd for model in said))]
+    return [*cells, str(sum(model.unlike and model.model not in odd for model in predictions))]
 
 
 def main() -> int:

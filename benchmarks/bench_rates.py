@@ -96,9 +96,9 @@ def count_episodes(spec: ReferenceSpec, noise: Noise, devices: int, rows: int) -
     for seed in range(devices):
         data = noise(np.random.default_rng(seed), rows)
         state = reference.init(spec, data[:FIRST_ROWS])
-        _, scores, told = reference.update(spec, state, data)
+        _, scores, reported = reference.update(spec, state, data)
         could_open = np.isfinite(scores.evidence)
-        episodes += sum(not episode.closed for episode in told)
+        episodes += sum(not episode.closed for episode in reported)
         counted += int(could_open.sum())
         begins.append(int(could_open.argmax()) if could_open.any() else rows)
     return Count(episodes, counted, float(np.median(begins)))

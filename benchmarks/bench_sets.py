@@ -35,19 +35,27 @@ def inputs_of(stream: Stream) -> FloatArray:
     return own_inputs(spec, state, stream.rows)
 
 
-def held(stream: Stream, share: float, said: Predictions) -> tuple[float, float]:
+def held(stream: Stream, share: float, predictions: Predictions) -> tuple[float, float]:
     """Return the share of labels that were held, and the size of what held them."""
-    if said.members is not None:
-        place = {name: code for code, name in enumerate(said.classes)}
+    if predictions.members is not None:
+        place = {name: code for code, name in enumerate(predictions.classes)}
         codes = np.array([place[label] for label in stream.labels], np.int64)
-        covered, size = of_sets(said.members, codes)[CHUNK:].mean(axis=0).tolist()
+        covered, size = of_sets(predictions.members, codes)[CHUNK:].mean(axis=0).tolist()
         return covered, size
-    if said.lower is None or said.upper is None or said.value is None or said.error is None:
+    if (
+        predictions.lower is None
+        or predictions.upper is None
+        or predictions.value is None
+        or predictions.error is None
+    ):
         raise ValueError("neither sets nor intervals")
-    told = np.arange(CHUNK, len(stream.rows))
-    targets = np.asarray(stream.labels, np.float64)[told]
-    within = of_intervals(share, said.lower[told], said.upper[told], targets)
-    half, value = float(np.quantile(said.error[told], share)), said.value[told]
+    reported = np.arange(CHUNK, len(stream.rows))
+    targets = np.asarray(stream.labels, np.float64)[reported]
+    within = of_intervals(share, predictions.lower[reported], predictions.upper[reported], targets)
+    half, value = (
+        float(np.quantile(predictions.error[reported], share)),
+        predictions.value[reported],
+    )
     still = of_intervals(share, value - half, value + half, targets)
     return float(within[:, 0].mean()), float(within[:, 2].mean() / still[:, 2].mean())
 
@@ -73,8 +81,8 @@ def main() -> None:
                 line = f"{name:20s}{order:10s}{kind.learner:9s}"
                 for share in args.shares:
                     spec = kind(task=task, intervals=share)
-                    said = learn_all(spec, given, stream.labels, None)[1]
-                    covered, size = held(stream, share, said)
+                    predictions = learn_all(spec, given, stream.labels, None)[1]
+                    covered, size = held(stream, share, predictions)
                     line += f"{covered:14.3f}{size:7.2f}"
                 print(line, flush=True)
 

@@ -82,10 +82,10 @@ def _residuals(spec: SubspaceSpec, stream: Stream) -> tuple[FloatArray, FloatArr
         if not plain and state.size:
             k = gram(kernel, state.support[: state.size], scaled[n : n + 1])
             losses[n] = 1.0 - np.square(span_features(state, k)).sum()
-        state, said = tracker.update(spec, state, rows[n : n + step])
-        features[n : n + step] = said.z
+        state, predictions = tracker.update(spec, state, rows[n : n + step])
+        features[n : n + step] = predictions.z
         if plain:
-            losses[n : n + step] = said.loss
+            losses[n : n + step] = predictions.loss
         stop = n + step
         if stop % LENGTH == 0 and stop > WARMUP:
             windows.append(window_mismatch(spec, state, rows[stop - LENGTH : stop]).value)
@@ -102,9 +102,9 @@ def accuracy(stream: Stream, features: FloatArray) -> float:
     """Return the prequential accuracy of a recursive ridge on features."""
     if not stream.classes:
         return float("nan")
-    _, said = learn_all(RidgeSpec(), features, stream.labels)
+    _, predictions = learn_all(RidgeSpec(), features, stream.labels)
     place = {name: code for code, name in enumerate(stream.classes)}
-    predicted = np.array([-1 if name is None else place[name] for name in said.names])
+    predicted = np.array([-1 if name is None else place[name] for name in predictions.names])
     return score(stream, predicted).accuracy
 
 

@@ -77,26 +77,26 @@ def krls_tracker(
     mean = np.array([targets[0] * within / (within + noise)])
     cover = np.array([[within - within**2 / (within + noise)]])
     kernel = np.array([[within]])
-    said = np.zeros(len(rows))
+    predictions = np.zeros(len(rows))
     for n in range(1, len(rows)):
         x, y = rows[n], targets[n]
         cover = memory * cover + (1.0 - memory) * kernel
         mean = np.sqrt(memory) * mean
         near = np.exp(-((stored[:count] - x) ** 2).sum(axis=1) / (2.0 * sigma**2))
         q = inverse @ near
-        said[n] = q @ mean
+        predictions[n] = q @ mean
         rest = max(within - float(near @ q), 0.0)
         h = cover @ q
         spread = rest + float(q @ h)
         # Of a row that the stored ones explain only the posterior at them moves.
         if rest < JITTER * 10:
-            mean = mean + (y - said[n]) / (noise + spread) * h
+            mean = mean + (y - predictions[n]) / (noise + spread) * h
             cover = cover - np.outer(h, h) / (noise + spread)
             continue
         column = np.append(h, spread)
         before, p = inverse, np.append(q, -1.0)
         inverse = np.pad(before, (0, 1)) + np.outer(p, p) / rest
-        mean = np.append(mean, said[n]) + (y - said[n]) / (noise + spread) * column
+        mean = np.append(mean, predictions[n]) + (y - predictions[n]) / (noise + spread) * column
         cover = np.pad(cover, (0, 1))
         cover[-1], cover[:, -1] = column, column
         cover -= np.outer(column, column) / (noise + spread)
@@ -116,7 +116,7 @@ def krls_tracker(
         mean, cover, kernel = mean[keep], cover[np.ix_(keep, keep)], kernel[np.ix_(keep, keep)]
         count -= 1
         stored[:count] = stored[keep]
-    return said
+    return predictions
 
 
 def tuned_tracker(rows: FloatArray, targets: FloatArray, budget: int) -> tuple[FloatArray, Setting]:
@@ -131,8 +131,8 @@ def tuned_tracker(rows: FloatArray, targets: FloatArray, budget: int) -> tuple[F
 
     def run(setting: Setting, count: int) -> FloatArray:
         sigma = setting.width * median
-        told = rows[:count], targets[:count]
-        return krls_tracker(*told, budget, sigma, setting.noise, setting.memory)
+        reported = rows[:count], targets[:count]
+        return krls_tracker(*reported, budget, sigma, setting.noise, setting.memory)
 
     def error(setting: Setting) -> float:
         made = run(setting, CHOSEN_BY)

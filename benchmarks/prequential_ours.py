@@ -141,15 +141,17 @@ def learn(method: str, spec: LearnerSpec, stream: Stream, mapped: Mapped) -> Run
     """Run a learner over features: each row is predicted, then learned."""
     labels = stream.labels
     begin = time.process_time()
-    _, said = learn_all(spec, mapped.z, labels)
+    _, predictions = learn_all(spec, mapped.z, labels)
     micros = mapped.micros + (time.process_time() - begin) / len(mapped.z) * 1e6
-    if said.code is not None:
+    if predictions.code is not None:
         place = {name: code for code, name in enumerate(stream.classes)}
         # The last entry is for -1, before the first label.
-        codes = np.array([*(place[name] for name in said.classes), -1], dtype=np.int64)
-        return Run(method, codes[said.code], micros)
+        codes = np.array([*(place[name] for name in predictions.classes), -1], dtype=np.int64)
+        return Run(method, codes[predictions.code], micros)
     centre, unit = stream.unit
-    value = np.zeros(len(mapped.z)) if said.value is None else np.nan_to_num(said.value)
+    value = (
+        np.zeros(len(mapped.z)) if predictions.value is None else np.nan_to_num(predictions.value)
+    )
     return Run(method, value * unit + centre, micros)
 
 

@@ -116,16 +116,16 @@ def row_by_row(method: str, model: Any, stream: Stream) -> Run:
     if len(stream.classes) == BINARY:
         targets = [code == 1 for code in targets]
     nothing = -1 if stream.classes else 0.0
-    said = []
+    predictions = []
     begin = time.process_time()
     for row, target in zip(rows, targets, strict=True):
         predicted = model.predict_one(row)
-        said.append(nothing if predicted is None else predicted)
+        predictions.append(nothing if predicted is None else predicted)
         model.learn_one(row, target)
     micros = (time.process_time() - begin) / len(rows) * 1e6
     if stream.classes:
-        return Run(method, np.array(said, dtype=np.int64), micros)
-    return Run(method, _in_own_unit(stream, np.array(said, dtype=np.float64)), micros)
+        return Run(method, np.array(predictions, dtype=np.int64), micros)
+    return Run(method, _in_own_unit(stream, np.array(predictions, dtype=np.float64)), micros)
 
 
 def river(stream: Stream) -> Iterator[Run]:

@@ -107,12 +107,12 @@ class Scores(NamedTuple):
 
 def score(stream: Stream, predicted: IntArray | FloatArray) -> Scores:
     """Score predictions: places in `classes` (-1 where there was none), or targets."""
-    truth, said = stream.target[CHUNK:], predicted[CHUNK:]
+    truth, predictions = stream.target[CHUNK:], predicted[CHUNK:]
     nan = float("nan")
     if not stream.classes:
-        rmse = float(np.sqrt(np.mean(np.square(said - truth))))
+        rmse = float(np.sqrt(np.mean(np.square(predictions - truth))))
         return Scores(nan, nan, nan, rmse, rmse / float(stream.target.std()))
-    right = said == truth
+    right = predictions == truth
     accuracy = float(right.mean())
     recalls = [right[truth == code].mean() for code in np.unique(truth)]
     last = float(np.mean(truth == stream.target[CHUNK - 1 : -1]))

@@ -38,7 +38,7 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 VERSION = 1
 KEY = "kerneltrack"
 TRACKER, LEARNER = TRACKERS.role, LEARNERS.role
-BESIDE = "beside."
+EXTRA = "beside."
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -50,13 +50,13 @@ class Snapshot(NamedTuple):
         spec: The spec it was made with; `spec.tracker` names the tracker.
         state: The tracker's state.
         header: The whole header, what the caller added under "about".
-        beside: The arrays that were kept beside it.
+        extras: The arrays that were kept beside it.
     """
 
     spec: SubspaceSpec
     state: Any
     header: dict[str, Any]
-    beside: dict[str, npt.NDArray[Any]]
+    extras: dict[str, npt.NDArray[Any]]
 
 
 class LearnerSnapshot(NamedTuple):
@@ -65,7 +65,7 @@ class LearnerSnapshot(NamedTuple):
     spec: LearnerSpec
     state: LearnerState
     header: dict[str, Any]
-    beside: dict[str, npt.NDArray[Any]]
+    extras: dict[str, npt.NDArray[Any]]
 
 
 def encode(
@@ -73,7 +73,7 @@ def encode(
     state: Any,
     about: Mapping[str, Any] | str | None = None,
     float32: bool = False,
-    beside: Arrays | None = None,
+    extras: Arrays | None = None,
 ) -> bytes:
     """Write a tracker's state as bytes.
 
@@ -83,7 +83,7 @@ def encode(
         about: Plain values to keep beside it (model id, boundary), or their JSON with sorted keys.
         float32: Store the state's reals in single precision: half the bytes, and features that
             agree to about 1e-6 instead of bit for bit.
-        beside: Arrays (float64 or int64) to keep beside it.
+        extras: Arrays (float64 or int64) to keep beside it.
 
     Returns:
         The bytes; equal for equal arguments.
@@ -95,7 +95,7 @@ def encode(
             for name, array in arrays.items()
         }
     text = tracker_header(spec, _as_text(about))
-    return _save(arrays, text, beside)
+    return _save(arrays, text, extras)
 
 
 def tracker_header(spec: SubspaceSpec, about: str) -> str:
@@ -123,58 +123,58 @@ def _text_of(spec: Any, named: Callable[[], dict[str, Any]]) -> str:
     return found[1]
 
 
-class Parts(NamedTuple):
+class SnapshotParts(NamedTuple):
     """A state as it is written.
 
     Attributes:
         text: What the header holds, JSON.
         arrays: The state's arrays by name.
-        beside: Those beside it, named as they are written.
+        extras: Those beside it, named as they are written.
     """
 
     text: str
     arrays: dict[str, npt.NDArray[Any]]
-    beside: dict[str, npt.NDArray[Any]]
+    extras: dict[str, npt.NDArray[Any]]
 
     def to_bytes(self) -> bytes:
         """Return the state's bytes."""
-        return to_bytes({**self.arrays, **self.beside}, self.text)
+        return to_bytes({**self.arrays, **self.extras}, self.text)
 
 
 def encode_learner(
     spec: LearnerSpec,
     state: LearnerState,
     about: Mapping[str, Any] | str | None = None,
-    beside: Arrays | None = None,
+    extras: Arrays | None = None,
 ) -> bytes:
     """Write a learner's state as bytes; see `encode`."""
-    return learner_parts(spec, state, about, beside).to_bytes()
+    return learner_parts(spec, state, about, extras).to_bytes()
 
 
 def learner_parts(
     spec: LearnerSpec,
     state: LearnerState,
     about: Mapping[str, Any] | str | None = None,
-    beside: Arrays | None = None,
-) -> Parts:
+    extras: Arrays | None = None,
+) -> SnapshotParts:
     """Return a learner's state as it is written; see `encode`."""
     learner = get_learner(spec.learner)
     of_all = _text_of(spec, lambda: {LEARNER: spec.learner, "spec": spec.to_dict()})
     own = json.dumps(learner.header(state), sort_keys=True)
     text = f'{{"about": {_as_text(about)}, {of_all}, "state": {own}, "version": {VERSION}}}'
-    return Parts(text, learner.arrays(state), _named_beside(beside))
+    return SnapshotParts(text, learner.arrays(state), _named_more(extras))
 
 
 def _as_text(about: Mapping[str, Any] | str | None) -> str:
     return about if isinstance(about, str) else json.dumps(about or {}, sort_keys=True)
 
 
-def _save(arrays: Arrays, text: str, beside: Arrays | None) -> bytes:
-    return to_bytes({**arrays, **_named_beside(beside)}, text)
+def _save(arrays: Arrays, text: str, extras: Arrays | None) -> bytes:
+    return to_bytes({**arrays, **_named_more(extras)}, text)
 
 
-def _named_beside(beside: Arrays | None) -> dict[str, npt.NDArray[Any]]:
-    return {BESIDE + name: array for name, array in (beside or {}).items()}
+def _named_more(extras: Arrays | None) -> dict[str, npt.NDArray[Any]]:
+    return {EXTRA + name: array for name, array in (extras or {}).items()}
 
 
 def to_bytes(arrays: Arrays, text: str) -> bytes:
@@ -245,12 +245,12 @@ def decode(data: bytes, name: str = "snapshot", own: bool = False) -> Snapshot:
     header = _checked(TRACKER, read_header(data, name), name)
     spec = tracker_spec(header, name)
     try:
-        arrays, beside = _arrays(data)
+        arrays, extras = _arrays(data)
         state = get_tracker(spec.tracker).from_arrays(spec, arrays)
         check_room(state, own)
     except DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
-    return Snapshot(spec, state, header, beside)
+    return Snapshot(spec, state, header, extras)
 
 
 def decode_learner(data: bytes, name: str = "snapshot", own: bool = False) -> LearnerSnapshot:
@@ -258,12 +258,12 @@ def decode_learner(data: bytes, name: str = "snapshot", own: bool = False) -> Le
     header = _checked(LEARNER, read_header(data, name), name)
     try:
         spec = _learner_spec(json.dumps({**header["spec"], LEARNER: header[LEARNER]}))
-        arrays, beside = _arrays(data)
+        arrays, extras = _arrays(data)
         state = get_learner(spec.learner).from_arrays(spec, arrays, header["state"])
         check_room(state, own)
     except DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
-    return LearnerSnapshot(spec, state, header, beside)
+    return LearnerSnapshot(spec, state, header, extras)
 
 
 def tracker_spec(header: Mapping[str, Any], name: str = "snapshot") -> SubspaceSpec:
@@ -321,14 +321,14 @@ DAMAGES: tuple[type[Exception], ...] = (
 def _arrays(data: bytes) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
     """Return the state's arrays, and those beside it."""
     own: dict[str, npt.NDArray[Any]] = {}
-    beside: dict[str, npt.NDArray[Any]] = {}
+    extras: dict[str, npt.NDArray[Any]] = {}
     for name, entry in safetensors.deserialize(data):
         array = np.frombuffer(entry["data"], dtype=_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-        if name.startswith(BESIDE):
-            beside[name[len(BESIDE) :]] = array
+        if name.startswith(EXTRA):
+            extras[name[len(EXTRA) :]] = array
         else:
             own[name] = array
-    return own, beside
+    return own, extras
 
 
 _DTYPES = {"F64": np.float64, "F32": np.float32, "I64": np.int64}
@@ -348,12 +348,12 @@ def parts_of(
         DataError: for bytes that are not in the format.
     """
     try:
-        own, beside = _arrays(data)
+        own, extras = _arrays(data)
         length = int.from_bytes(data[:8], "little")
         text = json.loads(data[8 : 8 + length])["__metadata__"][KEY] if headed else ""
     except DAMAGES as error:
         raise DataError(name, f"damaged state: {error}") from error
-    return text, {**own, **{BESIDE + each: array for each, array in beside.items()}}
+    return text, {**own, **{EXTRA + each: array for each, array in extras.items()}}
 
 
 def kind_of(header: Mapping[str, Any]) -> str:

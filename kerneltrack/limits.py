@@ -116,7 +116,7 @@ def _refuse(
         raise ConfigError(field, float(reals[wrong].flat[0]), allowed)
 
 
-class Like(NamedTuple):
+class ArrayForm(NamedTuple):
     """Shape and type of an array, without its room: a damaged state may claim any size."""
 
     shape: tuple[int, ...]
@@ -127,25 +127,25 @@ class Like(NamedTuple):
         return np.zeros(self.shape, dtype=self.dtype)
 
 
-def real(*shape: int) -> Like:
+def real(*shape: int) -> ArrayForm:
     """Return what an array of reals is like."""
-    return Like(shape)
+    return ArrayForm(shape)
 
 
-def whole(*shape: int) -> Like:
+def whole(*shape: int) -> ArrayForm:
     """Return what an array of whole numbers is like."""
-    return Like(shape, np.int64)
+    return ArrayForm(shape, np.int64)
 
 
-def likes(arrays: Arrays) -> dict[str, Like]:
+def likes(arrays: Arrays) -> dict[str, ArrayForm]:
     """Return what the arrays are like."""
-    return {name: Like(array.shape, array.dtype.type) for name, array in arrays.items()}
+    return {name: ArrayForm(array.shape, array.dtype.type) for name, array in arrays.items()}
 
 
 def copies_like(
     part: str,
     arrays: Arrays,
-    layout: Mapping[str, Like],
+    layout: Mapping[str, ArrayForm],
     growing: tuple[str, ...] = (),
     of: tuple[int, ...] = (),
 ) -> dict[str, npt.NDArray[Any]]:

@@ -128,8 +128,8 @@ class SubspaceFeatures(_Subspace, base.Transformer):
     def transform_one(self, x: Mapping[Any, Any]) -> dict[Hashable, Any]:
         """Return the features of a row, z0, z1, ..., without learning it."""
         spec = self._model.spec
-        said = self._model.look(self._row(x)) if self._model.started else None
-        values = [0.0] * spec.rank if said is None else said.z.tolist()
+        answer = self._model.look(self._row(x)) if self._model.started else None
+        values = [0.0] * spec.rank if answer is None else answer.z.tolist()
         return {f"{spec.emit}{place}": value for place, value in enumerate(values)}
 
 
@@ -158,8 +158,8 @@ class SubspaceDetector(_Subspace, _Detector):  # type: ignore[misc]
 
     def score_one(self, x: Mapping[Any, Any]) -> float:
         """Return how odd a row is, from 0 to 1, without learning it; 0 in the warm-up."""
-        said = self._model.look(self._row(x)) if self._model.started else None
-        return 0.0 if said is None else said.novelty
+        answer = self._model.look(self._row(x)) if self._model.started else None
+        return 0.0 if answer is None else answer.novelty
 
 
 class _OnlineLearner(_Subspace):
@@ -178,8 +178,8 @@ class _OnlineLearner(_Subspace):
         super().__init__(rank=1, budget=1, warmup=warmup)
         self.learner = learner
         self.settings = settings
-        told = {"learner": learner, **(settings or {}), "task": self._task, "inputs": ROWS}
-        self._spec: LearnerSpec = parse_learner_spec(told)
+        fields = {"learner": learner, **(settings or {}), "task": self._task, "inputs": ROWS}
+        self._spec: LearnerSpec = parse_learner_spec(fields)
         self._state: Any = None
         self._labels: list[Any] = []
         self._scale: Any = None
@@ -321,9 +321,9 @@ class OnlineClassifier(_OnlineLearner, base.MiniBatchClassifier):
 
     def _classes_of(self, rows: Any) -> list[Any]:
         inputs = own_inputs(self._model.spec, self._scale, rows)
-        said = get_learner(self._spec.learner).predict(self._spec, self._state, inputs)
-        known = [*self._labels_of(said.classes), None]
-        return [] if said.code is None else [known[code] for code in said.code.tolist()]
+        answer = get_learner(self._spec.learner).predict(self._spec, self._state, inputs)
+        known = [*self._labels_of(answer.classes), None]
+        return [] if answer.code is None else [known[code] for code in answer.code.tolist()]
 
     def _chances(self, rows: Any) -> FloatArray:
         inputs = own_inputs(self._model.spec, self._scale, rows)

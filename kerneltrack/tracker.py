@@ -159,7 +159,7 @@ class Tracker:
         if values.shape != self._state.scale.shape:
             raise ConfigError("row", values.shape, f"of shape {self._state.scale.shape}")
         self._state, features = self._tracker.update(self.spec, self._state, values[np.newaxis])
-        return self._told(features, row)
+        return self._row_result(features, row)
 
     @staticmethod
     def _values_of(row: npt.ArrayLike) -> FloatArray:
@@ -202,17 +202,17 @@ class Tracker:
             if values.shape != self._state.scale.shape:
                 raise ConfigError("row", values.shape, f"of shape {self._state.scale.shape}")
             project = self._tracker.project
-            return self._told(project(self.spec, self._state, values[np.newaxis]), row)
+            return self._row_result(project(self.spec, self._state, values[np.newaxis]), row)
 
-    def _told(self, features: Features, row: npt.ArrayLike) -> Row:
+    def _row_result(self, features: Features, row: npt.ArrayLike) -> Row:
         if not features.valid[0]:
             self._refuse(row)
         z = features.q if features.z is None else features.z
         index, loss, novelty = features.index[0], features.loss[0], features.novelty[0]
-        told = Row(
+        row_result = Row(
             int(index), np.zeros(0), float(loss), float(novelty), bool(features.informative[0])
         )
-        return told if z is None else told._replace(z=z[0])
+        return row_result if z is None else row_result._replace(z=z[0])
 
     def _refuse(self, row: npt.ArrayLike) -> None:
         raise DataError("row", self._tracker.why_refused(self.spec, self._state, row))

@@ -136,7 +136,7 @@ def try_out(candidate: Candidate, stretches: Sequence[Stretch]) -> Trial:
     lengths = np.array([len(stretch.rows) for stretch in stretches])
     stops = np.cumsum(lengths)
     times = [stretch.times for stretch in stretches if stretch.times is not None]
-    rows = steps.Rows(
+    rows = steps.ModelRows(
         np.concatenate([stretch.rows for stretch in stretches]),
         np.concatenate(times) if times else None,
         [label for stretch in stretches for label in stretch.labels.tolist()],
@@ -147,11 +147,11 @@ def try_out(candidate: Candidate, stretches: Sequence[Stretch]) -> Trial:
     begin = time.process_time()
     first = [stretch.rows[: candidate.tracker.rows_to_start] for stretch in stretches]
     models = steps.begin(specs, keys, first)
-    models, told = steps.run(specs, keys, models, rows)
+    models, results = steps.run(specs, keys, models, rows)
     took = time.process_time() - begin
-    said: Any = told.predictions
-    judged = said.correct if spec.classifies else np.square(said.error)
-    scored = np.asarray(judged, np.float64)[said.scored]
+    predictions: Any = results.predictions
+    judged = predictions.correct if spec.classifies else np.square(predictions.error)
+    scored = np.asarray(judged, np.float64)[predictions.scored]
     score, error = _score(scored, spec.classifies)
     state_bytes = sum(_bytes_of(candidate, model) for model in models)
     micros = took / len(rows.x) * 1e6
@@ -160,7 +160,7 @@ def try_out(candidate: Candidate, stretches: Sequence[Stretch]) -> Trial:
     )
 
 
-def _bytes_of(candidate: Candidate, model: steps.Model) -> int:
+def _bytes_of(candidate: Candidate, model: steps.DeviceModel) -> int:
     """Return the bytes of a model's states, metrics left out."""
     size = len(codec.encode(candidate.tracker, model.state))
     if model.learned is not None:

@@ -385,7 +385,7 @@ def _late_from_flags(
     )
 
 
-class Results(NamedTuple):
+class JobResults(NamedTuple):
     """What comes out of a job's steps.
 
     Attributes:
@@ -432,7 +432,7 @@ def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None
 
 def apply_job(
     job: Job, rows: Any, labels: Any = None, *, bounded: bool = True, expiry: Expiry | None = None
-) -> Results:
+) -> JobResults:
     """Put a job's steps behind its rows.
 
     Args:
@@ -449,7 +449,7 @@ def apply_job(
     late = tracked[outputs.LATE] | "LateAsFailures" >> beam.Map(late_as_failures).with_output_types(
         Failures
     )
-    found = Results({}, [tracked[outputs.FAILURES], late], [], tracked[outputs.SNAPSHOTS])
+    found = JobResults({}, [tracked[outputs.FAILURES], late], [], tracked[outputs.SNAPSHOTS])
     for name, schema in schemas(asked, outputs.TRACKER, outputs.LEARNER).items():
         found.chunks[name] = (tracked[name], schema)
     if job.learner is not None:

@@ -29,21 +29,21 @@ _SHOWN = 120
 _LOOKS = 20
 _PAUSE = 0.05
 
-_held: set[int] = set()
+_handles: set[int] = set()
 
 
 def _let_go_in_child() -> None:
     """Close what a forked process has inherited: it must not keep a dead job's lock."""
-    while _held:
+    while _handles:
         with suppress(OSError):
-            os.close(_held.pop())
+            os.close(_handles.pop())
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 @contextmanager
-def folder_held(
+def locked_folder(
     output: str, flag: str, command: Sequence[str], make: bool = True
 ) -> Iterator[None]:
     """Hold a folder against other jobs.
@@ -62,37 +62,37 @@ def folder_held(
         with _writing(output):
             if make:
                 os.makedirs(output, exist_ok=True)
-    with _held_by(output, os.path.join(output, LOCK), flag, command):
+    with _locked(output, os.path.join(output, LOCK), flag, command):
         yield
 
 
 @contextmanager
-def file_held(output: str, flag: str, command: Sequence[str]) -> Iterator[None]:
-    """Hold a file that is to be written, by a lock beside it; see `folder_held`."""
+def locked_file(output: str, flag: str, command: Sequence[str]) -> Iterator[None]:
+    """Hold a file that is to be written, by a lock beside it; see `locked_folder`."""
     folder, name = os.path.split(output)
     if is_local(output):
         with _writing(output):
             os.makedirs(folder or ".", exist_ok=True)
-    with _held_by(output, os.path.join(folder, f".{name}.lock"), flag, command):
+    with _locked(output, os.path.join(folder, f".{name}.lock"), flag, command):
         yield
 
 
 @contextmanager
-def _held_by(output: str, path: str, flag: str, command: Sequence[str]) -> Iterator[None]:
+def _locked(output: str, path: str, flag: str, command: Sequence[str]) -> Iterator[None]:
     if not is_local(output):
         yield
         return
     with _writing(output):
         handle = _take(output, path, flag)
-    _held.add(handle)
+    _handles.add(handle)
     try:
         with suppress(OSError):  # A full disk keeps nobody from holding it, but from saying who.
             os.ftruncate(handle, 0)
             os.pwrite(handle, _about(command), 0)
         yield
     finally:
-        if handle in _held:  # and not in a process that was forked
-            _held.discard(handle)
+        if handle in _handles:  # and not in a process that was forked
+            _handles.discard(handle)
             # Still held: who has opened it meanwhile sees that it is gone, and looks again.
             with suppress(OSError):
                 os.unlink(path)
@@ -117,16 +117,16 @@ def _take(output: str, path: str, flag: str) -> int:
     who = ""
     for _ in range(_LOOKS):
         handle = os.open(path, _FLAGS, 0o666)
-        held = False
+        locked = False
         try:
             if _is_locked(handle, output):
-                held = _is_at(path, handle)
+                locked = _is_at(path, handle)
             else:
                 who = _holder(handle)
         finally:
-            if not held:
+            if not locked:
                 os.close(handle)
-        if held:
+        if locked:
             return handle
         if who:
             break

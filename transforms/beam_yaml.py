@@ -99,12 +99,14 @@ def track_subspace(  # noqa: PLR0913 - the fields of rows beside the settings
         The transform.
     """
     spec = parse_spec(dict(tracker or {}))
-    held = None if reference is None else spec_from_dict(ReferenceSpec, reference)
+    reference_spec = None if reference is None else spec_from_dict(ReferenceSpec, reference)
     fields = RowFields(model_id, time, tuple(features), label, sequence, time_unit, targets)
-    track = TrackSubspace(spec, _order(max_disorder), own=label is not None, reference=held)
-    schema = _features_schema(spec, fields, held is not None)
+    track = TrackSubspace(
+        spec, _order(max_disorder), own=label is not None, reference=reference_spec
+    )
+    schema = _features_schema(spec, fields, reference_spec is not None)
     shown = {TRACKED: schema}
-    if held is not None:
+    if reference_spec is not None:
         shown[EPISODES] = episodes_schema(True, len(fields.features))
     return _OnRows(fields, track, shown, error_handling)
 
@@ -178,11 +180,11 @@ def _order(max_disorder: float | None) -> Order:
     return Order() if max_disorder is None else Order(max_disorder=max_disorder)
 
 
-def _features_schema(spec: SubspaceSpec, fields: RowFields, held: bool) -> pa.Schema:
+def _features_schema(spec: SubspaceSpec, fields: RowFields, reference_spec: bool) -> pa.Schema:
     if fields.label is None:
-        return features_schema(spec, None, True, reference=held)
+        return features_schema(spec, None, True, reference=reference_spec)
     kind = pa.float64() if fields.targets else pa.string()
-    schema = features_schema(spec, kind, True, reference=held)
+    schema = features_schema(spec, kind, True, reference=reference_spec)
     return schema.append(pa.field("x", pa.list_(pa.float64(), len(fields.features))))
 
 

@@ -12,7 +12,7 @@ from apache_beam.ml.inference.base import ModelHandler, PredictionResult
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.frames import model as steps
-from kerneltrack.frames.model import Model, Specs
+from kerneltrack.frames.model import DeviceModel, Specs
 from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in
 
@@ -50,7 +50,7 @@ class SnapshotModels:
             raise ConfigError("model_id", None, allowed)
         return next(iter(self._found.models))
 
-    def _read(self, model_id: str) -> Model | None:
+    def _read(self, model_id: str) -> DeviceModel | None:
         """Return a model; None if there is no snapshot of it."""
         tracker = self._found.state(model_id, codec.TRACKER)
         if tracker is None:
@@ -138,25 +138,25 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
         """
         if inference_args:
             raise ConfigError("inference_args", sorted(inference_args), "left out: none are known")
-        said: list[dict[str, Any]] = [{} for _ in batch]
+        predictions: list[dict[str, Any]] = [{} for _ in batch]
         groups: dict[str, list[int]] = {}
         for place, example in enumerate(batch):
             groups.setdefault(self._model_of(example, model), []).append(place)
-        known: list[tuple[str, Model]] = []
+        known: list[tuple[str, DeviceModel]] = []
         for model_id, places in groups.items():
             found = self._known(model, model_id)
             if found is not None:
                 known.append((model_id, found))
                 continue
             for place in places:
-                said[place] = {"reason": f"no snapshot of model {model_id!r}"}
+                predictions[place] = {"reason": f"no snapshot of model {model_id!r}"}
         if known:
             places = [place for model_id, _ in known for place in groups[model_id]]
             lengths = [len(groups[model_id]) for model_id, _ in known]
             found_all = self._said(model.specs, known, lengths, [batch[place] for place in places])
             for place, answer in zip(places, found_all, strict=True):
-                said[place] = answer
-        for example, answer in zip(batch, said, strict=True):
+                predictions[place] = answer
+        for example, answer in zip(batch, predictions, strict=True):
             inference = answer if self._only is None else answer.get(self._only)
             yield PredictionResult(example, inference, self._folder)
 
@@ -168,7 +168,7 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
             raise DataError("example", f"has no model id: the field {self._model_id!r} is missing")
         return str(value)
 
-    def _known(self, models: SnapshotModels, model_id: str) -> Model | None:
+    def _known(self, models: SnapshotModels, model_id: str) -> DeviceModel | None:
         """Return a model; None if there is no snapshot of it.
 
         Raises:
@@ -183,7 +183,7 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
     def _said(
         self,
         specs: Specs,
-        known: Sequence[tuple[str, Model]],
+        known: Sequence[tuple[str, DeviceModel]],
         lengths: Sequence[int],
         examples: Sequence[Any],
     ) -> Iterator[dict[str, Any]]:
@@ -191,39 +191,39 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
         x = np.array([[_number(_field(e, name)) for name in self._features] for e in examples])
         stops = np.cumsum(lengths)
         keys, models = [key for key, _ in known], [model for _, model in known]
-        told = steps.look(
-            specs, keys, models, steps.Rows(x, None, None, stops - np.array(lengths), stops)
+        results = steps.look(
+            specs, keys, models, steps.ModelRows(x, None, None, stops - np.array(lengths), stops)
         )
         owner, spec = np.repeat(np.arange(len(known)), lengths), specs.tracker
-        rows = getattr(told.features, spec.emit)
+        rows = getattr(results.features, spec.emit)
         taken = 0
         for place in range(len(examples)):
-            if not told.features.valid[place]:
+            if not results.features.valid[place]:
                 state = models[owner[place]].state
                 yield {"reason": get_tracker(spec.tracker).why_refused(spec, state, x[place])}
                 continue
             answer = {
                 "features": rows[place].tolist(),
-                "loss": float(told.features.loss[place]),
-                "novelty": float(told.features.novelty[place]),
+                "loss": float(results.features.loss[place]),
+                "novelty": float(results.features.novelty[place]),
             }
-            if told.predictions is not None:
-                answer |= _prediction(told.predictions, taken)
+            if results.predictions is not None:
+                answer |= _prediction(results.predictions, taken)
             taken += 1
             yield answer
 
 
-def _prediction(said: Any, at: int) -> dict[str, Any]:
+def _prediction(predictions: Any, at: int) -> dict[str, Any]:
     """Return a prediction; None where the learner has none yet."""
-    if said.code is None:
-        value = float(said.value[at])
+    if predictions.code is None:
+        value = float(predictions.value[at])
         return {"prediction": None if np.isnan(value) else value}
-    if said.code[at] < 0:
+    if predictions.code[at] < 0:
         return {"prediction": None, "score": None, "margin": None}
     return {
-        "prediction": said.classes[said.code[at]],
-        "score": float(said.score[at]),
-        "margin": float(said.margin[at]),
+        "prediction": predictions.classes[predictions.code[at]],
+        "score": float(predictions.score[at]),
+        "margin": float(predictions.margin[at]),
     }
 
 

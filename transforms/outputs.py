@@ -133,8 +133,8 @@ def _schemas() -> Any:
 def _features(asked: Asked) -> pa.Schema:
     spec: Any = asked.spec
     budget = getattr(spec, "budget", getattr(spec, "max_rows", 0))
-    told = asked.label, asked.has_time, asked.extras, budget, asked.reference
-    return _schemas().features_schema(spec, *told)
+    asked_for = asked.label, asked.has_time, asked.extras, budget, asked.reference
+    return _schemas().features_schema(spec, *asked_for)
 
 
 def _predictions(asked: Asked) -> pa.Schema:
@@ -142,8 +142,8 @@ def _predictions(asked: Asked) -> pa.Schema:
 
 
 def _scores(asked: Asked) -> pa.Schema:
-    told = asked.learner, asked.label, asked.has_time, asked.in_order, asked.reference
-    return _schemas().scores_schema(asked.spec, *told)
+    asked_for = asked.learner, asked.label, asked.has_time, asked.in_order, asked.reference
+    return _schemas().scores_schema(asked.spec, *asked_for)
 
 
 OUTPUTS = (

@@ -16,7 +16,7 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.forward_fill import Held, hold_last
+from kerneltrack.fleet.forward_fill import LastValues, hold_last
 from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers, numbers_of
 from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
 from kerneltrack.monitor.periods.sums import DeviceSums
@@ -48,7 +48,7 @@ class PeriodRows:
         """Begin without rows."""
         self._spec, self._order = spec, order
         self._sums = DeviceSums(width, DAY)
-        self._held: Held | None = None
+        self._last_values: LastValues | None = None
         self._waiting: Chunk | None = None
 
     def add(self, rows: Chunk) -> None:
@@ -83,7 +83,9 @@ class PeriodRows:
             )
         x, times = rows.column("x").astype(np.float64), rows.column("time")
         if self._order.hold_for is not None:
-            x, self._held = hold_last(x, times, self._held, nanoseconds(self._order.hold_for))
+            x, self._last_values = hold_last(
+                x, times, self._last_values, nanoseconds(self._order.hold_for)
+            )
         self._sums.add(times, x)
 
 

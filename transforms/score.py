@@ -133,12 +133,12 @@ class _Known(NamedTuple):
             return 0
         return int(np.count_nonzero(rows.column("time") <= self.newest))
 
-    def begun_anew(self) -> _Known:
+    def restarted_reference(self) -> _Known:
         """Return the model with a reference whose evidence is 0, for rows that follow none."""
-        held = self.model.reference
-        if held is None:
+        known_reference = self.model.reference
+        if known_reference is None:
             return self
-        return self._replace(model=self.model._replace(reference=restarted(held)))
+        return self._replace(model=self.model._replace(reference=restarted(known_reference)))
 
 
 class _Scorer(beam.DoFn):
@@ -266,7 +266,7 @@ class _ScoreInOrderFn(_Scorer):
         if learned := known.learned(rows):
             count_scored_again(key, learned)
             # Evidence of the rows before would be of later times than these.
-            known = known.begun_anew()
+            known = known.restarted_reference()
         for start in range(0, len(rows), SLICE_ROWS):
             piece = rows.slice(start, start + SLICE_ROWS)
             last = start + SLICE_ROWS >= len(rows)
@@ -278,11 +278,11 @@ def _predicted(
 ) -> dict[str, pa.Array]:
     """Return the columns of predictions, scored if there are labels."""
     learner = get_learner(spec.learner)
-    said = learner.predict(spec, state, values)
+    predictions = learner.predict(spec, state, values)
     labels = None if label is None else label_column(spec, label)
     if labels is not None:
-        _, said = learner.score(spec, state, said, label_values(labels))
-    return prediction_arrays(said, labels)
+        _, predictions = learner.score(spec, state, predictions, label_values(labels))
+    return prediction_arrays(predictions, labels)
 
 
 def _failures(key: str, rows: Chunk, reasons: list[str]) -> pvalue.TaggedOutput[str, Failures]:

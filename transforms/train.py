@@ -32,7 +32,7 @@ from transforms.outputs import (
     names_of,
 )
 from transforms.step import run_step
-from transforms.track.keyed_fn import Held, KeyedFn, with_timers
+from transforms.track.keyed_fn import BundleRows, KeyedFn, with_timers
 from transforms.track.log import ModelLog
 from transforms.track.transform import rows_and_labels
 
@@ -117,9 +117,11 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
 class TrainFn(KeyedFn):
     """The keyed step without a tracker: features wait for their turn, then go to the learner."""
 
-    def run_visits(self, held: dict[str, Held], logs: Mapping[str, ModelLog]) -> Iterator[Any]:
+    def run_visits(
+        self, pending: dict[str, BundleRows], logs: Mapping[str, ModelLog]
+    ) -> Iterator[Any]:
         """Yield all features, those that waited too."""
-        for key, each in held.items():
+        for key, each in pending.items():
             for chunk in (*logs[key].drain(), *each.chunks):
                 yield key, chunk
 

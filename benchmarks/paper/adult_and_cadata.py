@@ -116,12 +116,12 @@ def adult_errors(most: int | None) -> dict[str, FloatArray]:
         "BSGD": _wrong(BSGDSpec(budget=budget, gamma=gamma), rows, named),
     }
     for name, machine in budgeted.MACHINES.items():
-        said = budgeted.run(machine(budget, rows.shape[1], gamma), rows, labels)
-        found[name] = (said * labels <= 0).astype(np.float64)
+        predictions = budgeted.run(machine(budget, rows.shape[1], gamma), rows, labels)
+        found[name] = (predictions * labels <= 0).astype(np.float64)
     everything = {"perceptron": budgeted.perceptron, "OGD": budgeted.pegasos(1e-4)}
     for name, weigh in everything.items():
-        said = budgeted.without_budget(weigh, rows, labels, gamma)
-        found[name] = (said * labels <= 0).astype(np.float64)
+        predictions = budgeted.without_budget(weigh, rows, labels, gamma)
+        found[name] = (predictions * labels <= 0).astype(np.float64)
     return found
 
 
@@ -142,13 +142,13 @@ def cadata_errors(most: int | None) -> dict[str, FloatArray]:
     }
     found = {}
     for name, (spec, inputs) in specs.items():
-        said = np.asarray(learn_all(spec, inputs, targets)[1].value, np.float64)
-        found[name] = (np.nan_to_num(said) - targets) ** 2
+        predictions = np.asarray(learn_all(spec, inputs, targets)[1].value, np.float64)
+        found[name] = (np.nan_to_num(predictions) - targets) ** 2
     _, budget, gamma = CADATA
-    said = budgeted.run(budgeted.SquaredDescent(budget, rows.shape[1], gamma), rows, targets)
-    found["BOGD"] = (said - targets) ** 2
-    said = budgeted.without_budget(budgeted.least_mean_squares(0.2), rows, targets, gamma)
-    found["OGD"] = (said - targets) ** 2
+    predictions = budgeted.run(budgeted.SquaredDescent(budget, rows.shape[1], gamma), rows, targets)
+    found["BOGD"] = (predictions - targets) ** 2
+    predictions = budgeted.without_budget(budgeted.least_mean_squares(0.2), rows, targets, gamma)
+    found["OGD"] = (predictions - targets) ** 2
     found["mean"] = _mean_so_far(targets)
     return found
 

@@ -77,7 +77,7 @@ class Machine:
         """Whether one row too many is stored."""
         return len(self.weights) > self.budget
 
-    def said(self, x: FloatArray, k: FloatArray) -> float:
+    def predictions(self, x: FloatArray, k: FloatArray) -> float:
         """Return f(x)."""
         return float(self.weights @ k)
 
@@ -274,9 +274,9 @@ class DualSgd(Machine):
         both = np.concatenate([np.cos(angles), np.sin(angles)])
         return np.asarray(both / np.sqrt(self.features))
 
-    def said(self, x: FloatArray, k: FloatArray) -> float:
+    def predictions(self, x: FloatArray, k: FloatArray) -> float:
         """Return f(x), of both parts."""
-        return super().said(x, k) + float(self._outside @ self._mapped(x))
+        return super().predictions(x, k) + float(self._outside @ self._mapped(x))
 
     def learn(self, x: FloatArray, y: float, k: FloatArray, f: float) -> None:
         """Take a step; move the oldest row."""
@@ -311,12 +311,12 @@ def run(machine: Machine, rows: FloatArray, labels: FloatArray) -> FloatArray:
         rows: (n, D).
         labels: (n,) ±1.
     """
-    said = np.zeros(len(rows))
+    predictions = np.zeros(len(rows))
     for place, (x, y) in enumerate(zip(rows, labels.tolist(), strict=True)):
         k = machine.kernel(x)
-        said[place] = f = machine.said(x, k)
+        predictions[place] = f = machine.predictions(x, k)
         machine.learn(x, y, k, f)
-    return said
+    return predictions
 
 
 Weigh = Callable[[int, float, float], tuple[float, float]]
@@ -354,7 +354,7 @@ def without_budget(
 
     Kernel values are computed in blocks; the weights are those of one row after another.
     """
-    said = np.zeros(len(rows))
+    predictions = np.zeros(len(rows))
     stored, weights = np.zeros((0, rows.shape[1])), np.zeros(0)
     for begin, part, wanted in _blocks(rows, labels, block):
         before = (
@@ -366,7 +366,7 @@ def without_budget(
         own, shrunk = np.zeros(len(part)), 1.0
         for place, y in enumerate(wanted.tolist()):
             f = shrunk * float(before[place]) + float(own[:place] @ inner[:place, place])
-            said[begin + place] = f
+            predictions[begin + place] = f
             shrink, weight = weigh(begin + place + 1, y, f)
             own[:place] *= shrink
             shrunk *= shrink
@@ -374,7 +374,7 @@ def without_budget(
         kept = own != 0.0
         stored = np.vstack([stored, part[kept]])
         weights = np.concatenate([weights * shrunk, own[kept]])
-    return said
+    return predictions
 
 
 def _blocks(

@@ -253,8 +253,8 @@ def _doubly_pair(rows: FloatArray) -> tuple[Pair, Pair]:
 
     def of(view: int) -> Pair:
         def values(x: FloatArray) -> FloatArray:
-            said = tracker.project(spec, state, np.column_stack([x, x]), ("q",))
-            return np.asarray(said.z if view == 0 else said.q)
+            predictions = tracker.project(spec, state, np.column_stack([x, x]), ("q",))
+            return np.asarray(predictions.z if view == 0 else predictions.q)
 
         return values
 

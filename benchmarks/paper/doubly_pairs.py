@@ -210,8 +210,8 @@ def our_lines(form: Form, rows: FloatArray, test: FloatArray) -> Iterator[Line]:
         if step in form.looks:
             found = []
             for part in (rows, test):
-                said = tracker.project(spec, state, part, ("q",))
-                found.append([np.asarray(said.z), np.asarray(said.q)])
+                predictions = tracker.project(spec, state, part, ("q",))
+                found.append([np.asarray(predictions.z), np.asarray(predictions.q)])
             total = total_correlation(found[0], found[1])
             yield Line(form.name, spec.budget, total, seconds, step)
 

@@ -109,16 +109,18 @@ def measure(spec: LearnerSpec, x: FloatArray, rows: Rows) -> tuple[float, int, f
     """Return accuracy over all rows or RMSE on those left out; rows that moved one; seconds."""
     begin = time.perf_counter()
     if not rows.regression:
-        state, said = learn_all(spec, x, rows.labels)
+        state, predictions = learn_all(spec, x, rows.labels)
         seconds = time.perf_counter() - begin
-        right = 0.0 if said.correct is None else float(said.correct.mean())
+        right = 0.0 if predictions.correct is None else float(predictions.correct.mean())
         return right, _moved(spec, state), seconds
     count = int(LEARNED * len(x))
     centre, unit = float(rows.y[:FIRST].mean()), float(rows.y[:FIRST].std())
     state, _ = learn_all(spec, x[:count], (rows.y[:count] - centre) / unit)
     seconds = time.perf_counter() - begin
-    said = get_learner(spec.learner).predict(spec, state, x[count:])
-    error = float(np.sqrt(np.mean((centre + unit * np.asarray(said.value) - rows.y[count:]) ** 2)))
+    predictions = get_learner(spec.learner).predict(spec, state, x[count:])
+    error = float(
+        np.sqrt(np.mean((centre + unit * np.asarray(predictions.value) - rows.y[count:]) ** 2))
+    )
     return error, _moved(spec, state), seconds
 
 

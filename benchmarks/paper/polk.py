@@ -274,9 +274,9 @@ def fig3(quick: bool) -> Found:
         spec, learner = polk(loss, parsimony, 6.0, 0.6), get_learner("polk")
         names = [str(label) for label in problem.y.tolist()]
         state: DictionaryState = learner.learn(spec, learner.init(spec, 2), problem.x, names)
-        said = learner.predict(spec, state, grid.reshape(-1, 2))
-        places = np.array([int(name) for name in said.classes])
-        surfaces[loss] = places[said.code].reshape(grid.shape[:2])
+        predictions = learner.predict(spec, state, grid.reshape(-1, 2))
+        places = np.array([int(name) for name in predictions.classes])
+        surfaces[loss] = places[predictions.code].reshape(grid.shape[:2])
         stored[loss] = state.rows[: state.size]
         gaps = ((stored[loss][:, None] - problem.x) ** 2).sum(axis=2).min(axis=1)
         values[f"{loss}, stored rows that are rows of the stream, share"] = float(

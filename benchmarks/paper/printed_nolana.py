@@ -88,7 +88,7 @@ class PrintedNolana:
         place = int(gaps.argmin())
         if gaps[place] < self.threshold:
             return False
-        said = self._matrix @ self.factor @ self.weights.T if self.refits else None
+        predictions = self._matrix @ self.factor @ self.weights.T if self.refits else None
         count = self.members[place]
         self.landmarks[place] = (count * self.landmarks[place] + x) / (count + 1.0)
         self.members[place] += 1.0
@@ -99,14 +99,14 @@ class PrintedNolana:
         self._matrix[place, place] = 1.0
         self._solve(place, change)
         self.moves += 1
-        if said is not None:
-            self._refit(said)
+        if predictions is not None:
+            self._refit(predictions)
         return True
 
-    def _refit(self, said: FloatArray) -> None:
+    def _refit(self, predictions: FloatArray) -> None:
         after = self._matrix @ self.factor
         inner = after.T @ after + 1e-6 * np.eye(self.rank)
-        fitted = np.asarray(np.linalg.solve(inner, after.T @ said).T, np.float64)
+        fitted = np.asarray(np.linalg.solve(inner, after.T @ predictions).T, np.float64)
         self.jumps.append(float(((fitted - self.weights) ** 2).sum()))
         self.weights = fitted
 

@@ -55,7 +55,7 @@ class Descent(NamedTuple):
     q: FloatArray
 
 
-class Settings(NamedTuple):
+class RowSparseSettings(NamedTuple):
     """Which steps the rows take: PROXIMAL or EXACT; η and λ."""
 
     method: int
@@ -82,14 +82,16 @@ def sweep(descent: Descent, method: int, penalty: float, ridge: float) -> tuple[
     it adds nothing to the subspace.
     """
     result = np.empty(2)
-    call("row_sparse_sweep", Settings(method, float(penalty), float(ridge)), descent, result)
+    call(
+        "row_sparse_sweep", RowSparseSettings(method, float(penalty), float(ridge)), descent, result
+    )
     after, change = result.tolist()
     return after, change
 
 
 def solve_q(descent: Descent, ridge: float) -> None:
     """Write Q = (AᵀKA + λI)⁻¹AᵀK of the factor as it stands. Cost O(Nr²)."""
-    call("row_sparse_solve", Settings(EXACT, 0.0, float(ridge)), descent)
+    call("row_sparse_solve", RowSparseSettings(EXACT, 0.0, float(ridge)), descent)
 
 
 def norm_of_minimum(values: FloatArray, along: FloatArray, penalty: float) -> float:

@@ -72,9 +72,9 @@ def _text(fleet: Fleet) -> list[str]:
     columns = fleet.columns
     if columns is not None:
         lines.append(f"| channels | {_named(columns.features)} |")
-        beside = [name for name in (columns.model_id, columns.time) if name is not None]
-        if beside:
-            lines.append(f"| id, time | {_named(beside)} |")
+        others = [name for name in (columns.model_id, columns.time) if name is not None]
+        if others:
+            lines.append(f"| id, time | {_named(others)} |")
     if fleet.accuracy is not None and fleet.learner is not None:
         kind = "right" if fleet.learner.classifies else "root of the mean squared error"
         text = "as rows came, each predicted before it was learned from; not on rows kept apart"

@@ -16,7 +16,7 @@ import yaml
 import kerneltrack
 from kerneltrack.errors import ConfigError
 from kerneltrack.frames.fleet import Fleet
-from kerneltrack.frames.table import Columns
+from kerneltrack.frames.table import FrameColumns
 from kerneltrack.snapshots.files import write_whole
 
 DATA = "data"
@@ -72,7 +72,7 @@ def write_mlflow(fleet: Fleet, folder: str) -> None:
     write_whole(str(place / "MLmodel"), _yaml(model))
 
 
-def _inputs(columns: Columns) -> list[dict[str, object]]:
+def _inputs(columns: FrameColumns) -> list[dict[str, object]]:
     """Return the signature: ids and times may be of several types."""
     kept = [name for name in (columns.model_id, columns.time) if name is not None]
     named: list[dict[str, object]] = [{"name": name, "type": "any"} for name in kept]

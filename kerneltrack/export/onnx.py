@@ -231,14 +231,16 @@ def _check(graph: _Graph, checks: list[tuple[str, float]]) -> None:
 
 def _decide(graph: _Graph, frozen: FrozenMap, head: LinearHead, features: str) -> None:
     """Add what a linear learner says."""
-    told = features
+    row_inputs = features
     if head.inputs != FEATURES:
         own = _clipped(graph, "standardised", head.own_clip, "own_clipped")
         root = graph.constant("root", np.float64(math.sqrt(len(frozen.scale))))
-        told = graph.node("Div", [own, root], "own_inputs")
+        row_inputs = graph.node("Div", [own, root], "own_inputs")
         if head.inputs == BOTH:
-            told = graph.node("Concat", [told, features], "inputs", axis=1)
-    products = graph.node("MatMul", [told, graph.constant("weights", head.weights.T)], "weighed")
+            row_inputs = graph.node("Concat", [row_inputs, features], "inputs", axis=1)
+    products = graph.node(
+        "MatMul", [row_inputs, graph.constant("weights", head.weights.T)], "weighed"
+    )
     values = graph.node("Add", [products, graph.constant("bias", head.bias)], "values")
     if not head.classes:
         graph.node("Squeeze", [values, _last_axis(graph, 1)], "value")

@@ -49,4 +49,4 @@ def begin_each(
         block = tracker.init_each(work.spec, seen, starts, stops, keys)
     else:
         block = tracker.pack(work.spec, [start_from(work.spec, work.start, key) for key in keys])
-    return Models.begun(work, FirstRows(keys, block, rows, starts, stops))
+    return Models.begin(work, FirstRows(keys, block, rows, starts, stops))

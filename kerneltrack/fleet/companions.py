@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.forward_fill import Held
+from kerneltrack.fleet.forward_fill import LastValues
 from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.limits import TIME_LIMIT, check_given, check_whole, copies_like, whole
 from kerneltrack.monitor import drift, reference
@@ -117,35 +117,35 @@ def _stacked(part: str, arrays: Sequence[Arrays]) -> dict[str, npt.NDArray[Any]]
 
 
 def _join_held(work: Asking, width: int, known: Sequence[Any]) -> Fields:
-    values, times = Held.none(len(known), width)
-    filled = np.array([model.held is not None for model in known])
+    values, times = LastValues.none(len(known), width)
+    filled = np.array([model.last_values is not None for model in known])
     for place in np.flatnonzero(filled).tolist():
-        values[place], times[place] = known[place].held
-    return {"held": Held(values, times), "filled": filled}
+        values[place], times[place] = known[place].last_values
+    return {"last_values": LastValues(values, times), "filled": filled}
 
 
 def _one_held(models: Side, place: int) -> Fields:
-    held = Held(*(column[place] for column in models.held))
-    return {"held": held if models.filled[place] else None}
+    last = LastValues(*(column[place] for column in models.last_values))
+    return {"last_values": last if models.filled[place] else None}
 
 
 def _read_held(work: Asking, state: Any, arrays: Arrays) -> Fields:
-    held = Held(**copies_like("held", arrays, Held.layout(len(state.shift))))
-    check_whole("held.times", held.times, -TIME_LIMIT, TIME_LIMIT)
-    return {"held": held}
+    last = LastValues(**copies_like("held", arrays, LastValues.layout(len(state.shift))))
+    check_whole("held.times", last.times, -TIME_LIMIT, TIME_LIMIT)
+    return {"last_values": last}
 
 
 HELD = Companion(
     name="held",
     asked_by="hold",
     begin=lambda work, first: {
-        "held": Held.none(len(first.keys), first.block.width),
+        "last_values": LastValues.none(len(first.keys), first.block.width),
         "filled": np.zeros(len(first.keys), np.bool_),
     },
     join=_join_held,
     one=_one_held,
     own=lambda models, place: (
-        _one_held(models, place)["held"]._asdict() if models.filled[place] else {}
+        _one_held(models, place)["last_values"]._asdict() if models.filled[place] else {}
     ),
     read=_one_by_one(_read_held),
 )
@@ -221,7 +221,7 @@ DRIFT = Companion(
     settings="drift",
     begin=lambda work, first: {"drift": detectors.begin_each(work.drift, len(first.keys))},
     join=lambda work, width, known: {
-        "drift": detectors.beside_each_other(work.drift, [model.drift for model in known])
+        "drift": detectors.joined_states(work.drift, [model.drift for model in known])
     },
     one=lambda models, place: {"drift": detectors.state_at(models.work.drift, models.drift, place)},
     columns=lambda models: detectors.columns_of(models.work.drift, models.drift)._asdict(),
@@ -232,7 +232,7 @@ DRIFT = Companion(
 
 
 def _references(work: Asking, width: int, states: Sequence[Any], origin: list[str]) -> Fields:
-    columns = references.beside_each_other(work.reference, width, states)
+    columns = references.joined_states(work.reference, width, states)
     referred = np.array([state is not None for state in states])
     return {"reference": columns, "referred": referred, "origin": origin}
 

@@ -82,7 +82,7 @@ def named_shares(shares: Sequence[float], channels: Sequence[str]) -> list[dict[
     ]
 
 
-def begun(work: Work, model: Model, time: int | None) -> Device:
+def new_device(work: Work, model: Model, time: int | None) -> Device:
     """Return what is known of a model that begins with a row of this time, ns."""
     known = known_of(work, model)
     return known._replace(time=time, since=known.rows, since_time=time)
@@ -90,19 +90,19 @@ def begun(work: Work, model: Model, time: int | None) -> Device:
 
 def known_of(work: Work, model: Model) -> Device:
     """Return what is known of a model after its last row."""
-    held, spec = model.reference, work.reference
-    if held is None or spec is None:
+    own, spec = model.reference, work.reference
+    if own is None or spec is None:
         return Device(UNWATCHED, model.rows, model.time)
     state = Device(
-        NORMAL if reference.ready(held) else LEARNING,
+        NORMAL if reference.ready(own) else LEARNING,
         model.rows,
         model.time,
-        episodes=int(held.tables.counts[reference.EPISODES]),
+        episodes=int(own.tables.counts[reference.EPISODES]),
     )
-    still = reference.open_episode(spec, held)
+    still = reference.open_episode(spec, own)
     if still is None:
         return state
-    still = still.moved(model.rows - int(held.tables.counts[reference.SEEN]))
+    still = still.moved(model.rows - int(own.tables.counts[reference.SEEN]))
     since_time = None if model.time is None else still.times[0]
     within = _state_within(still)
     return state._replace(state=within, since=still.start, since_time=since_time, episode=still)
@@ -113,7 +113,7 @@ def changes(
     before: ReferenceState,
     rows: FloatArray,
     p: FloatArray,
-    told: Sequence[Episode],
+    found_episodes: Sequence[Episode],
     stamps: IntArray | None,
     *,
     learn: bool,
@@ -125,7 +125,7 @@ def changes(
         before: The reference before the rows.
         rows: (n, D) the rows.
         p: (n,) what it said of each of them, NaN where it was not made.
-        told: Episodes that were opened or closed in them; indexes as the reference counts.
+        found_episodes: Episodes that were opened or closed in them; indexes by the reference.
         stamps: (n,) times, ns, None without.
         learn: As of `reference.update`.
     """
@@ -136,11 +136,11 @@ def changes(
         # A mode that has none yet, or no place, comes and goes.
         begins = begins[: 0 if reference.ready(before) else 1]
     many = int(before.tables.counts[reference.EPISODES])
-    again = _told_again(spec, before, rows, told, stamps, learn)
-    lines = [_of_episode(each, stamps is not None) for each in (*told, *again)]
+    again = _reopened(spec, before, rows, found_episodes, stamps, learn)
+    lines = [_of_episode(each, stamps is not None) for each in (*found_episodes, *again)]
     for place in begins.tolist():
         at = None if stamps is None else int(stamps[place])
-        count = max([many, *(each.number for each in told if each.row < first + place)])
+        count = max([many, *(each.number for each in found_episodes if each.row < first + place)])
         row = first + place
         lines.append(Device(NORMAL, row + 1, at, row, at, count))
     # A reference that begins to speak comes before what it says after the same row.
@@ -176,20 +176,20 @@ def may_begin(
     return begins
 
 
-def _told_again(
+def _reopened(
     spec: ReferenceSpec,
     before: ReferenceState,
     rows: FloatArray,
-    told: Sequence[Episode],
+    found_episodes: Sequence[Episode],
     stamps: IntArray | None,
     learn: bool,
 ) -> list[Episode]:
     """Return episodes as they are at rows at which they have been open for a while."""
     first = int(before.tables.counts[reference.SEEN])
-    opened = {each.number: each.opened for each in told}
+    opened = {each.number: each.opened for each in found_episodes}
     if (since := int(before.tables.counts[reference.OPENED])) >= 0:
         opened[int(before.tables.counts[reference.EPISODES])] = since
-    ends = {each.number: each.row for each in told if each.closed}
+    ends = {each.number: each.row for each in found_episodes if each.closed}
     places = []
     for number, row in opened.items():
         after = FIRST_AGAIN

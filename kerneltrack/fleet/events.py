@@ -32,14 +32,14 @@ class Passed(NamedTuple):
     """What a model's rows say of the time that has passed.
 
     Attributes:
-        told: Clock at the rows that have all values.
+        clocks: Clock at the rows that have all values.
         shown: (n,) greatest time up to each row, whether it has all values or not: a row that no
             model can take says, as any other, that all rows before it have come.
         until: All rows before this time have come, that of the newest row at the least; infinity
             at the end of the input.
     """
 
-    told: IntArray
+    clocks: IntArray
     shown: IntArray
     until: float
 
@@ -117,8 +117,8 @@ def boundaries(every: int, time: int | None, learned: int | None, passed: Passed
         learned: All rows before this time, ns, have been learned from (`Model.until`).
         passed: What the rows say.
     """
-    told, shown, until = passed
-    known = told if time is None else np.concatenate([[time], told])
+    clocks, shown, until = passed
+    known = clocks if time is None else np.concatenate([[time], clocks])
     if not len(known):
         return []
     if until == math.inf:

@@ -60,14 +60,14 @@ class SettledRows(NamedTuple):
     Attributes:
         inputs: (n, width) what the learner was told of them.
         clock: (n,) times, ns, never going back.
-        said: What it said of them.
+        predictions: What it said of them.
         labels: Their labels.
         codes: (n,) of classes, their codes as they were learned from, below 0 without one.
     """
 
     inputs: FloatArray
     clock: IntArray
-    said: Predictions
+    predictions: Predictions
     labels: LabelArray
     codes: IntArray
 
@@ -101,7 +101,7 @@ def predict_late(
     values = np.where(fit, values, MISSING if spec.classifies else np.nan)
     stops = np.cumsum([len(own) for own in inputs])
     starts = np.concatenate([[0], stops[:-1]])
-    updated, said, block = update_block(spec, states, whole, (names, values), starts, stops)
+    updated, predictions, block = update_block(spec, states, whole, (names, values), starts, stops)
     after = []
     for state, now in zip(states, updated, strict=True):
         # Where a row is learned from, the loop has predicted it once more: that is not its score.
@@ -110,7 +110,9 @@ def predict_late(
         sums[[SQUARED, ABSOLUTE]] = state.sums[[SQUARED, ABSOLUTE]]
         after.append(now._replace(counts=counts, sums=sums))
     each = zip(after, starts.tolist(), asked, strict=True)
-    given = [_said_by(state, predictions_at(said, first + at)) for state, first, at in each]
+    given = [
+        _predictions_of(state, predictions_at(predictions, first + at)) for state, first, at in each
+    ]
     codes = [block.codes[first + at] for first, at in zip(starts.tolist(), taught, strict=True)]
     return after, given, codes
 
@@ -128,13 +130,13 @@ def _steps(rows: LateRows) -> tuple[FloatArray, list[Any], IntArray, IntArray]:
     return rows.inputs[steps], given.tolist(), predict_at, learn_at
 
 
-def _said_by(state: LearnerState, said: Predictions) -> Predictions:
+def _predictions_of(state: LearnerState, predictions: Predictions) -> Predictions:
     """Return one model's predictions, by its own codes, as it would have made them alone."""
     names = names_of(state)
     more: dict[str, Any] = {"classes": names}
-    if said.members is not None:
-        more["members"] = said.members[:, : no_sets(0, len(names)).shape[1]]
-    return dataclasses.replace(said, **more)
+    if predictions.members is not None:
+        more["members"] = predictions.members[:, : no_sets(0, len(names)).shape[1]]
+    return dataclasses.replace(predictions, **more)
 
 
 def learn_late(
@@ -169,47 +171,47 @@ def score_late(
     """
     learner = get_learner(spec.learner)
     scored = [
-        learner.score(spec, state, rows.said, _as_given(rows.labels))
+        learner.score(spec, state, rows.predictions, _as_given(rows.labels))
         for state, rows in zip(states, settled, strict=True)
     ]
-    after, said = [state for state, _ in scored], [marked for _, marked in scored]
+    after, predictions = [state for state, _ in scored], [marked for _, marked in scored]
     if go_together(spec, list(zip(after, boards, strict=True))):
-        counted = _count(spec, boards, settled, said, window)
+        counted = _count(spec, boards, settled, predictions, window)
     else:
         counted = []
-        for board, rows, own in zip(boards, settled, said, strict=True):
+        for board, rows, own in zip(boards, settled, predictions, strict=True):
             counted += _count(spec, [board], [rows], [own], window)
-    return after, said, [board for board, _ in counted], [lines for _, lines in counted]
+    return after, predictions, [board for board, _ in counted], [lines for _, lines in counted]
 
 
 def _count(
     spec: LearnerSpec,
     boards: Sequence[Board],
     settled: Sequence[SettledRows],
-    said: Sequence[Predictions],
+    predictions: Sequence[Predictions],
     window: int | None,
 ) -> list[tuple[Board, list[Line]]]:
     """Count rows that are scored in the metrics of one model, or of several that go together."""
     inputs = np.concatenate([rows.inputs for rows in settled])
     clock = np.concatenate([rows.clock for rows in settled])
     numbers = np.concatenate(
-        [_numbers(spec, own, rows) for own, rows in zip(said, settled, strict=True)]
+        [_numbers(spec, own, rows) for own, rows in zip(predictions, settled, strict=True)]
     )
     stops = np.cumsum([len(rows.clock) for rows in settled])
     spans = np.concatenate([[0], stops[:-1]]), stops
     known = [board.guesses for board in boards]
     met, guessed = guess_each(spec, known, inputs, numbers, *spans)
     # Codes are each model's own, as those of the labels.
-    marks = scored_rows(spec, clock, joined_columns(said), numbers, guessed)
+    marks = scored_rows(spec, clock, joined_columns(predictions), numbers, guessed)
     boards = [board._replace(guesses=own) for board, own in zip(boards, met, strict=True)]
     return count_each(boards, marks, *spans, window)
 
 
-def _numbers(spec: LearnerSpec, said: Predictions, settled: SettledRows) -> npt.NDArray[Any]:
+def _numbers(spec: LearnerSpec, predictions: Predictions, settled: SettledRows) -> npt.NDArray[Any]:
     """Return labels as numbers; those of rows that were refused are told to nobody."""
     if not spec.classifies:
-        return np.where(said.valid, settled.labels.astype(np.float64), np.nan)
-    return np.where(said.valid, settled.codes, MISSING)
+        return np.where(predictions.valid, settled.labels.astype(np.float64), np.nan)
+    return np.where(predictions.valid, settled.codes, MISSING)
 
 
 def _as_given(labels: LabelArray) -> Any:

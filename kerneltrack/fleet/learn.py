@@ -133,20 +133,20 @@ def learn_taken(
         known = [learned[place].time for place in which]
         before = np.array([NO_TIME if time is None else time for time in known], np.int64)
         clock = clock_of_each(times[taken.places], before, taken.starts, taken.stops)
-    begun = [(learned[place].state, learned[place].board) for place in which]
+    learners = [(learned[place].state, learned[place].board) for place in which]
     spans = taken.starts, taken.stops
-    found = learn_each(spec, begun, taken.inputs, clock, labels, *spans)
+    found = learn_each(spec, learners, taken.inputs, clock, labels, *spans)
     ends: list[Any] = [None] * len(which) if times is None else clock[taken.stops - 1].tolist()
     lengths = (taken.stops - taken.starts).tolist()
     each = zip(which, found.states, found.boards, lengths, ends, strict=True)
     for place, state, board, length, time in each:
         after[place] = Learned(state, board, learned[place].rows + length, time)
-    return after, found.said
+    return after, found.predictions
 
 
 def learn_each(
     spec: LearnerSpec,
-    begun: Sequence[tuple[Any, Board]],
+    learners: Sequence[tuple[Any, Board]],
     inputs: FloatArray,
     clock: IntArray,
     labels: Labels,
@@ -167,31 +167,31 @@ def learn_each(
     fit = np.all(np.abs(inputs) <= MAX_FEATURE, axis=1)
     if not fit.all():
         values = np.where(fit, values, MISSING if spec.classifies else np.nan)
-    if not len(begun):
+    if not len(learners):
         # What is said of no rows depends on no state.
         state = get_learner(spec.learner).init(spec, inputs.shape[1])
         return LearnedBlock([], get_learner(spec.learner).predict(spec, state, inputs), [], [])
-    if go_together(spec, begun):
+    if go_together(spec, learners):
         return learn_block(
-            spec, begun, inputs, clock, (names, values), starts, stops, window=window
+            spec, learners, inputs, clock, (names, values), starts, stops, window=window
         )
     found = []
-    for own, start, stop in zip(begun, starts.tolist(), stops.tolist(), strict=True):
+    for own, start, stop in zip(learners, starts.tolist(), stops.tolist(), strict=True):
         part, labelled = slice(start, stop), (names, values[start:stop])
         given = inputs[part], clock[part], labelled, FIRST, np.full(1, stop - start)
         found.append(learn_block(spec, [own], *given, window=window))
     return LearnedBlock(
         [state for each in found for state in each.states],
-        join_each([each.said for each in found]),
+        join_each([each.predictions for each in found]),
         [board for each in found for board in each.boards],
         [lines for each in found for lines in each.lines],
     )
 
 
-def go_together(spec: LearnerSpec, begun: Sequence[tuple[Any, Board]]) -> bool:
+def go_together(spec: LearnerSpec, learners: Sequence[tuple[Any, Board]]) -> bool:
     """Check that learners are of one width, and the guesses beside them of one form."""
     learner = get_learner(spec.learner)
-    forms = {(learner.width(spec, state), guesses.form(board.guesses)) for state, board in begun}
+    forms = {(learner.width(spec, state), guesses.form(board.guesses)) for state, board in learners}
     return len(forms) == 1
 
 
@@ -220,26 +220,26 @@ def predict_each(
         taken.models.tolist(), taken.starts.tolist(), taken.stops.tolist(), strict=True
     ):
         state = states[model]
-        said = learner.predict(spec, state, taken.inputs[start:stop])
+        predictions = learner.predict(spec, state, taken.inputs[start:stop])
         if labels is not None:
             names, values = labels
-            told = _of_one(spec, names, values[start:stop])
-            _, said = learner.score(spec, state, said, told)
-        found.append(said)
+            labels_of_one = _of_one(spec, names, values[start:stop])
+            _, predictions = learner.score(spec, state, predictions, labels_of_one)
+        found.append(predictions)
     return join_each(found)
 
 
-def prediction_columns(said: Predictions) -> dict[str, npt.NDArray[Any]]:
+def prediction_columns(predictions: Predictions) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays that predictions of this task have, one entry a row."""
-    names = [field.name for field in dataclasses.fields(said) if field.name != "classes"]
-    columns = {name: getattr(said, name) for name in names}
+    names = [field.name for field in dataclasses.fields(predictions) if field.name != "classes"]
+    columns = {name: getattr(predictions, name) for name in names}
     return {name: column for name, column in columns.items() if column is not None}
 
 
-def predictions_at(said: Predictions, places: Any) -> Predictions:
+def predictions_at(predictions: Predictions, places: Any) -> Predictions:
     """Return the predictions of some of the rows; `places`: an array of theirs, or a slice."""
-    columns: dict[str, Any] = prediction_columns(said)
-    return dataclasses.replace(said, **{name: columns[name][places] for name in columns})
+    columns: dict[str, Any] = prediction_columns(predictions)
+    return dataclasses.replace(predictions, **{name: columns[name][places] for name in columns})
 
 
 def join_each(parts: Sequence[Predictions]) -> Predictions:

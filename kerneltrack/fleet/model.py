@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.companions import COMPANIONS, NO_ROWS, Companion
-from kerneltrack.fleet.forward_fill import Held
+from kerneltrack.fleet.forward_fill import LastValues
 from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
@@ -112,7 +112,7 @@ class Model(NamedTuple):
         time: Time of the newest row, ns; None without times.
         until: All rows before this time, ns, have been learned from: that of the newest row, or
             the boundary after it once a snapshot was written there. None without times.
-        held: What each channel showed last, if that is held.
+        last_values: What each channel showed last, if that is held.
         open: Windows that are open, if windows are measured.
         moving: The moving window, if asked for.
         moving_times: Times of the last N - 1 rows or fewer, ns, the newest last.
@@ -127,7 +127,7 @@ class Model(NamedTuple):
     state: Any
     time: int | None = None
     until: int | None = None
-    held: Held | None = None
+    last_values: LastValues | None = None
     open: OpenWindows | None = None
     moving: WindowState | None = None
     moving_times: IntArray = NO_ROWS

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.companions import FirstRows
-from kerneltrack.fleet.forward_fill import Held
+from kerneltrack.fleet.forward_fill import LastValues
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.monitor.moving import WindowState
@@ -42,7 +42,7 @@ class Models:
         until: (m,) likewise.
         before: (m,) as of `Model`.
         projected: (m,) likewise.
-        held: What each channel showed last, (m, D) each; None if that is not held.
+        last_values: What each channel showed last, (m, D) each; None if that is not held.
         filled: (m,) whether anything has been held yet.
         open: Windows that are open, of each; None if none are measured.
         moving: The moving window of each; None if none is measured.
@@ -60,13 +60,13 @@ class Models:
     until: IntArray
     before: IntArray
     projected: IntArray
-    held: Held | None = None
+    last_values: LastValues | None = None
     filled: BoolArray = dataclasses.field(default_factory=lambda: NONE)
     open: list[OpenWindows] | None = None
     moving: FixedBlock[WindowState] | None = None
     moving_times: list[IntArray] = dataclasses.field(default_factory=list)
     drift: npt.NDArray[np.uint8] | None = None
-    reference: references.Parts | None = None
+    reference: references.BlockParts | None = None
     referred: BoolArray = dataclasses.field(default_factory=lambda: NONE)
     origin: list[str] = dataclasses.field(default_factory=list)
 
@@ -84,7 +84,7 @@ class Models:
         return cls(work, list(keys), block, *columns, **fields)
 
     @classmethod
-    def begun(cls, work: Work, first: FirstRows) -> Models:
+    def begin(cls, work: Work, first: FirstRows) -> Models:
         """Return models that begin."""
         none = np.zeros(len(first.keys), np.int64)
         columns = none + NO_TIME, none + NO_TIME, none, none.copy()

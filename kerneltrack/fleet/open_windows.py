@@ -92,8 +92,8 @@ class KeptWindows:
 
     def state(self) -> OpenWindows:
         """Return the windows that are open, and the rows that they need."""
-        begun = [start for start, place in self._places.items() if place < self._own.ran]
-        starts = [*self._numbers, *begun]
+        earlier = [start for start, place in self._places.items() if place < self._own.ran]
+        starts = [*self._numbers, *earlier]
         if not starts:
             return OpenWindows.none(self._own.rows.shape[1])
         firsts = [self.first_of(start) for start in starts]

@@ -31,7 +31,7 @@ class Referred(NamedTuple):
     episodes: dict[int, list[Episode]]
 
 
-class _Run(NamedTuple):
+class _ReferenceRun(NamedTuple):
     """Rows of a model that are all of a quiet time, or none is.
 
     Attributes:
@@ -80,21 +80,21 @@ def refer_each(
         for column, part in zip(scores.columns, found.scores.columns, strict=True):
             for run in loud:
                 column[run.start : run.stop] = part[run.start : run.stop]
-        for model, told in found.episodes.items():
-            episodes[model] += told
+        for model, own_episodes in found.episodes.items():
+            episodes[model] += own_episodes
     return Referred(scores, dict(episodes))
 
 
-def _runs(model: int, start: int, quiet: npt.NDArray[np.bool_]) -> list[_Run]:
+def _runs(model: int, start: int, quiet: npt.NDArray[np.bool_]) -> list[_ReferenceRun]:
     edges = [0, *(np.flatnonzero(np.diff(quiet)) + 1).tolist(), len(quiet)]
     return [
-        _Run(model, start + first, start + stop, bool(quiet[first]))
+        _ReferenceRun(model, start + first, start + stop, bool(quiet[first]))
         for first, stop in itertools.pairwise(edges)
         if stop > first
     ]
 
 
-def _pass_by(models: Models, runs: list[_Run]) -> None:
+def _pass_by(models: Models, runs: list[_ReferenceRun]) -> None:
     spec, blocks = models.work.reference, models.reference
     runs = [run for run in runs if models.referred[run.model]]
     if spec is None or blocks is None or not runs:
@@ -131,30 +131,34 @@ def _refer(
     learn = not models.work.frozen
     times = np.zeros(len(rows), np.int64) if stamps is None else np.ascontiguousarray(stamps)
     if stamps is None and spec.needs_times:
-        alone = np.ones(len(which), np.bool_)
+        one_by_one = np.ones(len(which), np.bool_)
     else:
-        alone = references.goes_alone(spec, models.width, blocks)[which]
+        one_by_one = references.runs_one_by_one(spec, models.width, blocks)[which]
     # Where a new normal is accepted the loop stops.
     before = [part[which] for part in blocks] if spec.accept_after else []
-    some = np.flatnonzero(~alone)
+    some = np.flatnonzero(~one_by_one)
     given = starts[some], stops[some], times
     watched = references.go_on(spec, blocks, rows, *given, models=which[some], learn=learn)
-    episodes = {int(which[some[at]]): told for at, told in enumerate(watched.told) if told}
+    episodes = {
+        int(which[some[at]]): own_episodes
+        for at, own_episodes in enumerate(watched.episodes)
+        if own_episodes
+    }
     for at in some[~watched.done].tolist():
-        alone[at] = True
+        one_by_one[at] = True
         episodes.pop(int(which[at]), None)
         for part, was in zip(blocks, before, strict=True):
             part[which[at]] = was[at]
-    for at in np.flatnonzero(alone).tolist():
+    for at in np.flatnonzero(one_by_one).tolist():
         place, own = int(which[at]), slice(int(starts[at]), int(stops[at]))
         state = models.reference_of(place)
         if state is None:
             continue
         known = None if stamps is None else times[own]
-        after, scores, told = reference.update(spec, state, rows[own], known, learn=learn)
+        after, scores, own_episodes = reference.update(spec, state, rows[own], known, learn=learn)
         models.put_reference(place, after)
         for column, part in zip(watched.scores.columns, scores.columns, strict=True):
             column[own] = part
-        if told:
-            episodes[place] = told
+        if own_episodes:
+            episodes[place] = own_episodes
     return Referred(watched.scores, episodes)

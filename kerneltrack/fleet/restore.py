@@ -17,7 +17,7 @@ from kerneltrack.fleet.windows import MeasuredWindows
 from kerneltrack.monitor import reference
 from kerneltrack.registry import get_tracker
 from kerneltrack.snapshots.header import read_about
-from kerneltrack.snapshots.references import beside_of, reference_of
+from kerneltrack.snapshots.references import companions_of, reference_of
 
 
 def take_over(
@@ -70,10 +70,10 @@ def frozen(
     work = Work(spec=snapshot.spec, measure=measure, frozen=True)
     (model,) = _begun(work, [about.model_id], [snapshot.state])
     model = model._replace(before=about.rows - int(snapshot.state.n))
-    held = reference_of(snapshot, name)
-    if held is not None and reference.ready(held[1]):
-        work = dataclasses.replace(work, reference=held[0])
-        model = model._replace(reference=held[1])
+    found_reference = reference_of(snapshot, name)
+    if found_reference is not None and reference.ready(found_reference[1]):
+        work = dataclasses.replace(work, reference=found_reference[0])
+        model = model._replace(reference=found_reference[1])
     return work, model, about.time
 
 
@@ -149,12 +149,12 @@ def _restored(
         about, began = read_about(snapshot.header, name, own), snapshot.header["about"]
         if snapshot.spec is not spec and snapshot.spec.to_dict() != work.spec.to_dict():
             raise DataError(name, "the state of a tracker with other settings")
-        spec, beside = snapshot.spec, beside_of(snapshot.beside)
+        spec, companions = snapshot.spec, companions_of(snapshot.extras)
         origin = "" if keeps_given else str(began.get("reference_from", ""))
         if not own and origin != _given_origin(work, about.model_id):
-            beside.pop("reference", None)
+            companions.pop("reference", None)
         kept = (c for c in work.companions if began.get(c.settings) == asked.get(c.settings))
-        parts.append({each.name: beside[each.name] for each in kept if each.name in beside})
+        parts.append({each.name: companions[each.name] for each in kept if each.name in companions})
         model = Model(snapshot.state, about.time, about.until, before=about.before)
         known.append(model._replace(origin=origin))
         keys.append(about.model_id)
@@ -213,5 +213,5 @@ def _begun(work: Work, keys: Sequence[str], states: Sequence[Any]) -> list[Model
     deviation = np.stack([state.scale for state in states]) / np.sqrt(2.0)
     rows = np.stack([centre - deviation, centre + deviation], axis=1).reshape(-1, block.width)
     starts = 2 * np.arange(len(states))
-    models = Models.begun(work, FirstRows(keys, block, rows, starts, starts + 2))
+    models = Models.begin(work, FirstRows(keys, block, rows, starts, starts + 2))
     return [models.model(place) for place in range(len(models))]

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
 from kerneltrack.fleet.devices import changes, may_begin, may_last
 from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, window_ends
-from kerneltrack.fleet.forward_fill import Held, hold_each
+from kerneltrack.fleet.forward_fill import LastValues, hold_each
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models, time_of
 from kerneltrack.fleet.modes import modes_of, with_modes, without_modes
@@ -89,7 +89,7 @@ def run_models(
     Returns:
         What came out. The same, whatever calls the rows came in.
     """
-    run = _Run(models, rows, times, starts, stops, until)
+    run = _Rounds(models, rows, times, starts, stops, until)
     for part in run.rounds():
         run.take(part)
     return run.end()
@@ -156,7 +156,7 @@ class _Valid(NamedTuple):
             yield model, slice(start, stop)
 
 
-class _Run:
+class _Rounds:
     """Rows on their way through their models; see `run_models`."""
 
     def __init__(
@@ -172,8 +172,8 @@ class _Run:
         self._starts, self._stops, self._until = starts, stops, until
         self._raw = matrix_of(rows, models.width)
         self._times = times
-        self._held = None if models.held is None else copied(models.held)
-        self._rows, self._held_after = self._filled(slice(None), starts, stops)
+        self._last_values = None if models.last_values is None else copied(models.last_values)
+        self._rows, self._values_after = self._filled(slice(None), starts, stops)
         # References alone know of modes.
         self._modes = modes_of(self._work.reference, self._rows)
         self._rows = without_modes(self._work.reference, self._rows)
@@ -194,15 +194,17 @@ class _Run:
 
     def _filled(
         self, own: slice, starts: IntArray, stops: IntArray, model: int | None = None
-    ) -> tuple[FloatArray, Held | None]:
+    ) -> tuple[FloatArray, LastValues | None]:
         """Return rows, missing values held if that is asked for, and what is held after them."""
-        rows, held = self._raw[own], self._held
-        if self._work.hold is None or held is None:
+        rows, last_values = self._raw[own], self._last_values
+        if self._work.hold is None or last_values is None:
             return rows, None
         if model is not None:
-            held = Held(held.values[model : model + 1], held.times[model : model + 1])
+            last_values = LastValues(
+                last_values.values[model : model + 1], last_values.times[model : model + 1]
+            )
         times = np.zeros(len(rows), np.int64) if self._times is None else self._times[own]
-        return hold_each(rows, times, starts, stops, held, self._work.hold)
+        return hold_each(rows, times, starts, stops, last_values, self._work.hold)
 
     def _clocks(self) -> tuple[IntArray | None, IntArray | None]:
         """Return the greatest time up to each row, and that of rows that tell the time."""
@@ -279,8 +281,8 @@ class _Run:
         shown = self._shown[own]
         # A row at or after an end says that no row before it is to come.
         until = max(until, int(shown[-1])) if len(shown) else until
-        told = none if self._work.every is None else self._clock[own][self._whole[own]]
-        return Passed(told, shown, until)
+        clocks = none if self._work.every is None else self._clock[own][self._whole[own]]
+        return Passed(clocks, shown, until)
 
     # ---- a round ----
 
@@ -425,13 +427,13 @@ class _Run:
             head = heads.get(model) or models.reference_of(model)
             if head is None:
                 continue
-            told = changes(
+            lines = changes(
                 *(spec, _with_counts(head, counts[place]), rows[own], found.scores.p[own]),
                 found.episodes.get(model, []),
                 None if valid.stamps is None else valid.stamps[own],
                 learn=not self._work.frozen,
             )
-            self._found.devices[model] += [device.moved(shift[model]) for device in told]
+            self._found.devices[model] += [device.moved(shift[model]) for device in lines]
 
     @property
     def _scores(self) -> Scores:
@@ -487,11 +489,11 @@ class _Run:
             start = int(self._starts[model])
             if self._windows and models.open is not None:
                 models.open[model] = self._windows[model].state()
-            if models.held is not None and stop > start:
+            if models.last_values is not None and stop > start:
                 span = np.zeros(1, np.int64), np.full(1, stop - start)
-                _, held = self._filled(slice(start, stop), *span, model)
-                if held is not None:
-                    self._hold(slice(model, model + 1), held)
+                _, last_values = self._filled(slice(start, stop), *span, model)
+                if last_values is not None:
+                    self._hold(slice(model, model + 1), last_values)
         if due:
             keys = [models.keys[each.model] for each in due]
             now = Models.of(self._work, keys, [models.model(each.model) for each in due])
@@ -499,10 +501,10 @@ class _Run:
             for place, each in enumerate(due):
                 self._found.snapshots[each.model].append(states.encoded(place))
 
-    def _hold(self, models: slice | BoolArray, held: Held) -> None:
+    def _hold(self, models: slice | BoolArray, last_values: LastValues) -> None:
         """Let models hold what their rows have shown last."""
-        if self._models.held is not None:
-            for column, part in zip(self._models.held, held, strict=True):
+        if self._models.last_values is not None:
+            for column, part in zip(self._models.last_values, last_values, strict=True):
                 column[models] = part
             self._models.filled[models] = True
 
@@ -513,10 +515,10 @@ class _Run:
         models, found = self._models, self._found
         if self._work.reference is not None:
             found.scores = self._scores
-        if self._held_after is not None:
+        if self._values_after is not None:
             ran = self._stops > self._starts
-            values, times = self._held_after
-            self._hold(ran, Held(values[ran], times[ran]))
+            values, times = self._values_after
+            self._hold(ran, LastValues(values[ran], times[ran]))
         if models.open is not None:
             models.open = [windows.state() for windows in self._windows]
         self._tell_open_episodes()

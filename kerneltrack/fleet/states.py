@@ -26,7 +26,7 @@ class States(NamedTuple):
         times: Time of each one's newest row, ns; None without times.
         headers: What the snapshots' headers hold.
         columns: Arrays of the trackers' states by name, (m, ...); of each its own if they grow.
-        beside: Those of what works along with them, named as `codec` has them, of all of them.
+        extras: Those of what works along with them, named as `codec` has them, of all of them.
         own: Of each those that others do not have, or of other lengths; empty if there are none.
     """
 
@@ -35,7 +35,7 @@ class States(NamedTuple):
     times: list[int | None]
     headers: list[str]
     columns: Columns | list[Columns]
-    beside: Columns
+    extras: Columns
     own: list[Columns]
 
     def arrays(self, place: int) -> Columns:
@@ -44,14 +44,14 @@ class States(NamedTuple):
             return self.columns[place]
         return {name: column[place] for name, column in self.columns.items()}
 
-    def arrays_beside(self, place: int) -> Columns:
+    def more_arrays(self, place: int) -> Columns:
         """Return the arrays of what works along with one."""
-        shared = {name: column[place] for name, column in self.beside.items()}
+        shared = {name: column[place] for name, column in self.extras.items()}
         return {**shared, **self.own[place]} if self.own else shared
 
     def encoded(self, place: int) -> bytes:
         """Return one as bytes."""
-        arrays = {**self.arrays(place), **self.arrays_beside(place)}
+        arrays = {**self.arrays(place), **self.more_arrays(place)}
         return codec.to_bytes(arrays, self.headers[place])
 
 
@@ -83,18 +83,18 @@ def states_of(models: Models, final: bool = True) -> States:
         columns = dict(block.columns)
     else:
         columns = [state._asdict() for state in block.states()]
-    beside = _named({each.name: each.columns(models) for each in work.companions})
+    extras = _named({each.name: each.columns(models) for each in work.companions})
     own = [
         _named({each.name: each.own(models, place) for each in work.companions})
         for place in range(len(models) if work.companions else 0)
     ]
-    return States(list(models.keys), rows, times, headers, columns, beside, own)
+    return States(list(models.keys), rows, times, headers, columns, extras, own)
 
 
 def _named(parts: Mapping[str, Arrays]) -> Columns:
     """Return the arrays of companions by the codec's names."""
     return {
-        f"{codec.BESIDE}{part}.{name}": array
+        f"{codec.EXTRA}{part}.{name}": array
         for part, arrays in parts.items()
         for name, array in arrays.items()
     }

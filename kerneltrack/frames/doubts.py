@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from kerneltrack.frames.pandas_frames import is_real
-from kerneltrack.frames.table import Columns, Rows, is_text, number_of_text
+from kerneltrack.frames.table import FrameColumns, TableRows, is_text, number_of_text
 from kerneltrack.missing import is_missing
 from kerneltrack.number_texts import FOREIGN_PAIRS, PAIRS, number_pattern
 
@@ -23,7 +23,7 @@ _MOST_EQUAL = 0.01
 """Share of rows at the time of another that a single machine may have."""
 
 
-def doubts(frame: Any, columns: Columns, rows: Rows) -> Iterator[str]:
+def doubts(frame: Any, columns: FrameColumns, rows: TableRows) -> Iterator[str]:
     """Return what to look at: columns of numbers left out, and rows of several machines."""
     others = [name for name in frame.columns if name not in (*columns.named, *columns.features)]
     numbers = [name for name in others if _holds_numbers(frame.get_column(name))]
@@ -86,7 +86,7 @@ def _holds_numbers(column: Any) -> bool:
     return native.startswith("complex")
 
 
-def _signs_of_times(rows: Rows) -> Iterator[str]:
+def _signs_of_times(rows: TableRows) -> Iterator[str]:
     if rows.time is None or rows.late is None:
         return
     times = rows.time[~rows.late]

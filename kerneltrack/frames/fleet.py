@@ -22,16 +22,16 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.learn import predictions_at
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.doubts import doubts
-from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, Kept, Waiting, read_columns
+from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, KeptFleet, WaitingRows, read_columns
 from kerneltrack.frames.long_table import widen
-from kerneltrack.frames.model import Model, Specs, Told
+from kerneltrack.frames.model import DeviceModel, RowResults, Specs
 from kerneltrack.frames.names import name_of
-from kerneltrack.frames.plot import Plot, Span, draw, draw_device
+from kerneltrack.frames.plot import Plot, ShadedSpan, draw, draw_device
 from kerneltrack.frames.table import (
-    Columns,
     Frame,
-    Like,
-    Rows,
+    FrameColumns,
+    FrameForm,
+    TableRows,
     choose_columns,
     frame_of,
     index_name,
@@ -83,7 +83,7 @@ _EARLIER = -1
 """Place of a row that came in an earlier frame than the one that is answered."""
 
 
-class _Taken(NamedTuple):
+class _TakenRows(NamedTuple):
     """Rows that a model takes.
 
     Attributes:
@@ -94,12 +94,12 @@ class _Taken(NamedTuple):
     """
 
     key: str
-    rows: Waiting
+    rows: WaitingRows
     places: IntArray
     first: FloatArray | None
 
 
-class _Newest(NamedTuple):
+class _NewestRow(NamedTuple):
     """Which rows of its newest time, ns, a model has learned: how often each, by its digest."""
 
     time: int
@@ -207,20 +207,20 @@ class Fleet:
         self._max_jump = check_number("max_jump", max_jump, Range(0, math.inf))
         self._jump_rows = jump_rows
         self._ahead: dict[str, Ahead] = {}
-        self.columns: Columns | None = None
+        self.columns: FrameColumns | None = None
         self._unit: str | None = None
         self._zone = "UTC"
         self._texts = NumberTexts()
         self._wait = False
         self._renamable = False
         self._only = ""
-        self._newest: dict[str, _Newest] = {}
+        self._newest: dict[str, _NewestRow] = {}
         self._lock = threading.RLock()
-        self._models: dict[str, Model] = {}
-        self._waiting: dict[str, Waiting] = {}
+        self._models: dict[str, DeviceModel] = {}
+        self._waiting: dict[str, WaitingRows] = {}
         self._episodes: dict[tuple[str, int], Episode] = {}
-        self._spans: dict[str, Span] = {}
-        self._like: Like | None = None
+        self._spans: dict[str, ShadedSpan] = {}
+        self._like: FrameForm | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the lock."""
@@ -410,7 +410,7 @@ class Fleet:
             self._look(plain, rows._replace(time=None, label=None), out)
             return out.columns["prediction"]
 
-    def _look(self, specs: Specs, rows: Rows, out: _Output) -> None:
+    def _look(self, specs: Specs, rows: TableRows, out: _Output) -> None:
         """Say of rows what their models, as they are, make of them."""
         asked = []
         for key, places in _by_model(rows, out, self._only):
@@ -418,16 +418,16 @@ class Fleet:
                 out.refuse(places, UNKNOWN)
                 continue
             order = _ordered(rows, places)
-            asked.append(_Taken(key, _of_frame(rows, order), order, None))
+            asked.append(_TakenRows(key, _of_frame(rows, order), order, None))
         if asked:
             keys = [each.key for each in asked]
             models = [self._models[key] for key in keys]
             joined = _side_by_side(asked)
-            told = steps.look(specs, keys, models, joined)
-            out.put(np.concatenate([each.places for each in asked]), told)
-            self._say_why(models, joined, told, asked, out)
+            results = steps.look(specs, keys, models, joined)
+            out.put(np.concatenate([each.places for each in asked]), results)
+            self._say_why(models, joined, results, asked, out)
 
-    def _read(self, df: Any, asked: _Asked, labelled: bool = True) -> tuple[Frame, Rows]:
+    def _read(self, df: Any, asked: _Asked, labelled: bool = True) -> tuple[Frame, TableRows]:
         """Read a frame; nothing of the fleet changes if that fails."""
         known = self.columns
         if known is None and not labelled and not self._models:
@@ -443,7 +443,7 @@ class Fleet:
         # Later frames may be wide as well.
         is_long = known is None or known.metric is None or known.metric in frame.columns
         if long != (None, None) and is_long:
-            table = Columns(asked.model_id, asked.time, asked.label, (), *long)
+            table = FrameColumns(asked.model_id, asked.time, asked.label, (), *long)
             frame = widen(frame, table, features, texts)
             found = found._replace(frame=frame)
             features = [name for name in frame.columns if name not in table.named]
@@ -544,7 +544,7 @@ class Fleet:
         except TypeError as error:
             raise ConfigError("features", asked.features, "names of columns") from error
 
-    def _check_channels(self, columns: Columns) -> None:
+    def _check_channels(self, columns: FrameColumns) -> None:
         """Check that channels are those of the models.
 
         Raises:
@@ -572,8 +572,8 @@ class Fleet:
         return None if known is None else len(known.state.shift)
 
     def _take(
-        self, key: str, places: IntArray, rows: Rows, wait: bool, out: _Output
-    ) -> _Taken | None:
+        self, key: str, places: IntArray, rows: TableRows, wait: bool, out: _Output
+    ) -> _TakenRows | None:
         """Return the rows, at these places of a frame, that their model takes; None if none."""
         known = self._models.get(key)
         if known is not None and rows.time is not None and known.until is not None:
@@ -603,11 +603,11 @@ class Fleet:
                 else:
                     out.refuse(order, NOT_BEGUN)
                 return None
-        return _Taken(key, whole, mine, first)
+        return _TakenRows(key, whole, mine, first)
 
     def _of_its_time(
-        self, key: str, order: IntArray, rows: Rows, wait: bool, out: _Output
-    ) -> tuple[IntArray, Waiting | None]:
+        self, key: str, order: IntArray, rows: TableRows, wait: bool, out: _Output
+    ) -> tuple[IntArray, WaitingRows | None]:
         """Return the places of rows that are not ahead, and earlier rows that are not any more.
 
         Args:
@@ -653,7 +653,7 @@ class Fleet:
         return None if begins is None or begins.time is None else int(begins.time[-1])
 
     def _unless_learned(
-        self, key: str, until: int, places: IntArray, rows: Rows, out: _Output
+        self, key: str, until: int, places: IntArray, rows: TableRows, out: _Output
     ) -> IntArray:
         """Return the places of rows that are not those that the model learned at its newest time.
 
@@ -677,7 +677,7 @@ class Fleet:
         kept: IntArray = places[~again]
         return kept
 
-    def _note_newest(self, key: str, rows: Waiting) -> None:
+    def _note_newest(self, key: str, rows: WaitingRows) -> None:
         """Keep which rows of the newest time a model has learned."""
         if rows.time is None:
             return
@@ -688,20 +688,20 @@ class Fleet:
         learned = Counter(_digest(row) for row in rows.x[rows.time == time])
         if newest is not None and newest.time == time:
             learned += newest.rows
-        self._newest[key] = _Newest(time, learned)
+        self._newest[key] = _NewestRow(time, learned)
 
     @property
     def _least(self) -> int:
         return self._specs.tracker.rows_to_start
 
-    def _first_rows(self, rows: Waiting, wait: bool) -> FloatArray | None:
+    def _first_rows(self, rows: WaitingRows, wait: bool) -> FloatArray | None:
         """Return the rows that a model begins with; None if there are too few."""
         usable = rows.x[np.isfinite(rows.x).all(axis=1)]
         if not len(usable) or (wait and len(usable) < self._least):
             return None
         return usable[: self._least]
 
-    def _run(self, taken: Sequence[_Taken], out: _Output) -> None:
+    def _run(self, taken: Sequence[_TakenRows], out: _Output) -> None:
         """Run rows through their models, those that are there and those that begin."""
         begin = [each for each in taken if each.first is not None]
         known = [each for each in taken if each.first is None]
@@ -712,24 +712,26 @@ class Fleet:
             models = steps.begin(self._specs, [each.key for each in begin], first)
             self._run_together(begin, models, out)
 
-    def _run_together(self, taken: Sequence[_Taken], models: Sequence[Model], out: _Output) -> None:
+    def _run_together(
+        self, taken: Sequence[_TakenRows], models: Sequence[DeviceModel], out: _Output
+    ) -> None:
         rows = _side_by_side(taken)
         keys = [each.key for each in taken]
-        after, told = steps.run(self._specs, keys, models, rows)
+        after, results = steps.run(self._specs, keys, models, rows)
         for place, (each, model) in enumerate(zip(taken, after, strict=True)):
             self._models[each.key] = model
-            self._note(each.key, model, told.episodes.get(place, ()))
+            self._note(each.key, model, results.episodes.get(place, ()))
             self._note_newest(each.key, each.rows)
             first, last = int(rows.starts[place]), int(rows.stops[place]) - 1
-            times = told.features.index if rows.times is None else rows.times
+            times = results.features.index if rows.times is None else rows.times
             span = self._spans.get(each.key)
             begin = int(times[first]) if span is None else span.first
             end = int(times[last]) if model.time is None else model.time
-            self._spans[each.key] = Span(begin, end)
-        out.put(np.concatenate([each.places for each in taken]), told)
-        self._say_why(after, rows, told, taken, out)
+            self._spans[each.key] = ShadedSpan(begin, end)
+        out.put(np.concatenate([each.places for each in taken]), results)
+        self._say_why(after, rows, results, taken, out)
 
-    def _note(self, key: str, model: Model, episodes: Sequence[Episode]) -> None:
+    def _note(self, key: str, model: DeviceModel, episodes: Sequence[Episode]) -> None:
         for episode in episodes:
             self._episodes[key, episode.number] = episode
         still = steps.open_episode(self._specs, model)
@@ -738,14 +740,14 @@ class Fleet:
 
     def _say_why(
         self,
-        models: Sequence[Model],
-        rows: steps.Rows,
-        told: Told,
-        taken: Sequence[_Taken],
+        models: Sequence[DeviceModel],
+        rows: steps.ModelRows,
+        results: RowResults,
+        taken: Sequence[_TakenRows],
         out: _Output,
     ) -> None:
         """Note why rows were refused, channels by their names."""
-        bad = np.flatnonzero(~told.features.valid)
+        bad = np.flatnonzero(~results.features.valid)
         owners = np.searchsorted(rows.stops, bad, side="right")
         tracker = get_tracker(self._specs.tracker.tracker)
         names = self.columns.features if self.columns is not None else ()
@@ -772,7 +774,7 @@ class Fleet:
     def _timed(self) -> bool:
         return any(model.time is not None for model in self._models.values())
 
-    def _frame(self, frame: Frame, rows: Rows, out: _Output) -> Any:
+    def _frame(self, frame: Frame, rows: TableRows, out: _Output) -> Any:
         columns: dict[str, Any] = {}
         known = self.columns
         if known is not None:
@@ -905,14 +907,14 @@ class Fleet:
                 rows = self._waiting.pop(key)
                 first = self._first_rows(rows, wait=False)
                 if first is not None:
-                    begin.append(_Taken(key, rows, np.full(len(rows.x), _EARLIER), first))
+                    begin.append(_TakenRows(key, rows, np.full(len(rows.x), _EARLIER), first))
             self._run(begin, _Output(self._specs, 0))
             place.mkdir(parents=True, exist_ok=True)
             specs = specs_of(self.tracker, self.learner, self.reference)
             write_singly(str(place), specs, self._states())
             if self.columns is not None:
                 about = (self.columns, self._unit, self._zone, self._wait, self._texts)
-                kept = Kept(*about, self._max_jump, self._jump_rows, self._ahead)
+                kept = KeptFleet(*about, self._max_jump, self._jump_rows, self._ahead)
                 write_whole(str(place / COLUMNS), kept.encode())
 
     def _states(self) -> Iterator[PackedState]:
@@ -982,7 +984,7 @@ class Fleet:
             model = fleet._models[key]
             fleet._note(key, model, [])
             last = model.rows - 1 if model.time is None else model.time
-            fleet._spans[key] = Span(last, last)
+            fleet._spans[key] = ShadedSpan(last, last)
         return fleet
 
 
@@ -1030,39 +1032,39 @@ class _Output:
         for place in places.tolist():
             self.columns["reason"][place] = reason
 
-    def put(self, places: IntArray, told: Told) -> None:
+    def put(self, places: IntArray, results: RowResults) -> None:
         """Note what is said of the rows at these places; `_EARLIER` are of another frame."""
-        good = np.flatnonzero(told.features.valid & (places != _EARLIER))
-        where, features = places[good], told.features
+        good = np.flatnonzero(results.features.valid & (places != _EARLIER))
+        where, features = places[good], results.features
         self.columns["index"][where] = features.index[good]
         for name in ("loss", "novelty", "informative"):
             self.columns[name][where] = getattr(features, name)[good]
         self._x[where] = getattr(features, self._specs.tracker.emit)[good]
-        if told.scores is not None:
-            for name, values in told.scores.written.items():
+        if results.scores is not None:
+            for name, values in results.scores.written.items():
                 self.columns[name][where] = values[good]
-        if told.predictions is not None:
-            among = np.flatnonzero(places[told.features.valid] != _EARLIER)
-            said = told.predictions
-            if len(among) < len(said.valid):
-                said = predictions_at(said, among)
-            self._put_predictions(where.tolist(), said)
+        if results.predictions is not None:
+            among = np.flatnonzero(places[results.features.valid] != _EARLIER)
+            predictions = results.predictions
+            if len(among) < len(predictions.valid):
+                predictions = predictions_at(predictions, among)
+            self._put_predictions(where.tolist(), predictions)
 
-    def _put_predictions(self, where: list[int], said: Predictions) -> None:
-        if said.code is None:
-            self.columns["prediction"][where] = said.value
-            self.columns["error"][where] = said.error
-            if said.lower is not None:
-                self.columns["lower"][where] = said.lower
-                self.columns["upper"][where] = said.upper
+    def _put_predictions(self, where: list[int], predictions: Predictions) -> None:
+        if predictions.code is None:
+            self.columns["prediction"][where] = predictions.value
+            self.columns["error"][where] = predictions.error
+            if predictions.lower is not None:
+                self.columns["lower"][where] = predictions.lower
+                self.columns["upper"][where] = predictions.upper
             return
-        names, known = said.names, said.code >= 0
-        scored = said.scored.tolist()
-        decisions: dict[str, Any] = {"score": said.score, "margin": said.margin}
+        names, known = predictions.names, predictions.code >= 0
+        scored = predictions.scored.tolist()
+        decisions: dict[str, Any] = {"score": predictions.score, "margin": predictions.margin}
         for name, values in decisions.items():
             self.columns[name][where] = np.where(known, values, np.nan)
-        sets = said.sets
-        right = said.correct.tolist() if said.correct is not None else []
+        sets = predictions.sets
+        right = predictions.correct.tolist() if predictions.correct is not None else []
         for at, place in enumerate(where):
             self.columns["prediction"][place] = names[at]
             if sets and known[at]:
@@ -1094,7 +1096,7 @@ def _path_of(folder: Any) -> Path:
         raise ConfigError("folder", folder, "a path") from error
 
 
-def _by_model(rows: Rows, out: _Output, only: str) -> Iterator[tuple[str, IntArray]]:
+def _by_model(rows: TableRows, out: _Output, only: str) -> Iterator[tuple[str, IntArray]]:
     """Return the places of each model's usable rows, models in the order of their first rows.
 
     Args:
@@ -1118,7 +1120,7 @@ def _by_model(rows: Rows, out: _Output, only: str) -> Iterator[tuple[str, IntArr
         yield key, np.array(places, np.int64)
 
 
-def _doubts_of(df: Any, frame: Any, columns: Columns, rows: Rows) -> Iterator[str]:
+def _doubts_of(df: Any, frame: Any, columns: FrameColumns, rows: TableRows) -> Iterator[str]:
     """Return what a person should look at in the first frame."""
     if columns.time is None and index_name(df) is not None:
         yield "rows are taken in their order, not by the index of times: time=True takes that"
@@ -1129,7 +1131,9 @@ def _digest(row: FloatArray) -> bytes:
     return hashlib.blake2b(row.tobytes(), digest_size=16).digest()
 
 
-def _unless_waiting(waiting: Waiting, places: IntArray, rows: Rows, out: _Output) -> IntArray:
+def _unless_waiting(
+    waiting: WaitingRows, places: IntArray, rows: TableRows, out: _Output
+) -> IntArray:
     """Return the places of rows that do not wait already."""
     if rows.time is None or waiting.time is None:
         return places
@@ -1144,7 +1148,7 @@ def _unless_waiting(waiting: Waiting, places: IntArray, rows: Rows, out: _Output
     return kept
 
 
-def _ordered(rows: Rows, places: IntArray) -> IntArray:
+def _ordered(rows: TableRows, places: IntArray) -> IntArray:
     """Return places in the order of their times, equal ones as they came."""
     if rows.time is None:
         return places
@@ -1152,41 +1156,41 @@ def _ordered(rows: Rows, places: IntArray) -> IntArray:
     return ordered
 
 
-def _joined(before: Waiting, new: Waiting) -> tuple[Waiting, IntArray]:
+def _joined(before: WaitingRows, new: WaitingRows) -> tuple[WaitingRows, IntArray]:
     """Put rows that waited and new ones in order; where the new ones are then."""
     x = np.concatenate([before.x, new.x])
     labels = None
     if before.label is not None or new.label is not None:
         labels = [*(before.label or [None] * len(before.x)), *(new.label or [None] * len(new.x))]
     if before.time is None or new.time is None:
-        return Waiting(x, None, labels), np.arange(len(before.x), len(x))
+        return WaitingRows(x, None, labels), np.arange(len(before.x), len(x))
     time = np.concatenate([before.time, new.time])
     order = np.argsort(time, kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     labels = None if labels is None else [labels[at] for at in order.tolist()]
-    return Waiting(x[order], time[order], labels), place[len(before.x) :]
+    return WaitingRows(x[order], time[order], labels), place[len(before.x) :]
 
 
-def _of_frame(rows: Rows, places: IntArray) -> Waiting:
+def _of_frame(rows: TableRows, places: IntArray) -> WaitingRows:
     """Return the rows at these places of a frame."""
-    return Waiting(
+    return WaitingRows(
         rows.x[places],
         None if rows.time is None else rows.time[places],
         None if rows.label is None else [rows.label[at] for at in places.tolist()],
     )
 
 
-def _some(rows: Waiting, chosen: npt.NDArray[np.bool_]) -> Waiting | None:
+def _some(rows: WaitingRows, chosen: npt.NDArray[np.bool_]) -> WaitingRows | None:
     """Return some of the rows, None if there are none."""
     places = np.flatnonzero(chosen)
     if not len(places):
         return None
     labels = None if rows.label is None else [rows.label[at] for at in places.tolist()]
-    return Waiting(rows.x[places], None if rows.time is None else rows.time[places], labels)
+    return WaitingRows(rows.x[places], None if rows.time is None else rows.time[places], labels)
 
 
-def _side_by_side(taken: Sequence[_Taken]) -> steps.Rows:
+def _side_by_side(taken: Sequence[_TakenRows]) -> steps.ModelRows:
     """Return rows of models, one model's after the other's."""
     rows = [each.rows for each in taken]
     stops = np.cumsum([len(each.x) for each in rows])
@@ -1196,4 +1200,4 @@ def _side_by_side(taken: Sequence[_Taken]) -> steps.Rows:
     if any(each.label is not None for each in rows):
         labels = [label for each in rows for label in each.label or [None] * len(each.x)]
     x = rows[0].x if len(rows) == 1 else np.concatenate([each.x for each in rows])
-    return steps.Rows(x, np.concatenate(times) if times else None, labels, starts, stops)
+    return steps.ModelRows(x, np.concatenate(times) if times else None, labels, starts, stops)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import DataError, KerneltrackError
-from kerneltrack.frames.table import Columns
+from kerneltrack.frames.table import FrameColumns
 from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.number_texts import NumberTexts
@@ -28,7 +28,7 @@ MAX_JUMP = 1e8
 """Seconds, about three years: a step that no device makes whose clock is right."""
 
 
-class Waiting(NamedTuple):
+class WaitingRows(NamedTuple):
     """Rows of a model that has not begun."""
 
     x: FloatArray
@@ -45,7 +45,7 @@ class Ahead(NamedTuple):
     """
 
     reach: int
-    rows: Waiting | None
+    rows: WaitingRows | None
 
     @property
     def times(self) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ class Ahead(NamedTuple):
         return self._replace(rows=self.rows._replace(label=labels))
 
 
-class Kept(NamedTuple):
+class KeptFleet(NamedTuple):
     """What a fleet or a job left beside its snapshots.
 
     Attributes:
@@ -77,7 +77,7 @@ class Kept(NamedTuple):
         of_job: Whether a job left it: its files' names need not be a frame's.
     """
 
-    columns: Columns
+    columns: FrameColumns
     unit: str | None
     zone: str
     wait: bool
@@ -106,7 +106,7 @@ class Kept(NamedTuple):
         return json.dumps(text, allow_nan=False).encode()
 
 
-def read_columns(folder: Path) -> Kept | None:
+def read_columns(folder: Path) -> KeptFleet | None:
     """Return what a fleet or a job left by snapshots: columns, unit and zone of times.
 
     Args:
@@ -128,17 +128,17 @@ def read_columns(folder: Path) -> Kept | None:
     return None
 
 
-def _of_fleet(text: Mapping[str, Any]) -> Kept:
+def _of_fleet(text: Mapping[str, Any]) -> KeptFleet:
     if text["version"] != COLUMNS_VERSION:
         raise ValueError(f"version {text['version']!r}: this code reads {COLUMNS_VERSION}")
     own = {**text, "features": tuple(text["features"])}
-    named = Columns(*(own[name] for name in Columns._fields))
+    named = FrameColumns(*(own[name] for name in FrameColumns._fields))
     jump, rows = text["max_jump"], text["jump_rows"]
     if type(rows) is not int or not 1 <= rows <= MOST_JUMP_ROWS:
         raise ValueError(f"jump_rows = {rows!r}")
     if jump is not None and not (type(jump) in (int, float) and 0 <= jump < math.inf):
         raise ValueError(f"max_jump = {jump!r}")
-    return Kept(
+    return KeptFleet(
         named,
         text["time_unit"],
         text["time_zone"],
@@ -153,17 +153,17 @@ def _of_fleet(text: Mapping[str, Any]) -> Kept:
     )
 
 
-def _of_job(text: Mapping[str, Any]) -> Kept:
+def _of_job(text: Mapping[str, Any]) -> KeptFleet:
     columns = text["columns"]
     label = columns["label"] if text["learner"] else None
     long = columns.get("metric"), columns.get("value")
     features = tuple(columns["features"])
-    named = Columns(columns["model_id"], columns["time"], label, features, *long)
+    named = FrameColumns(columns["model_id"], columns["time"], label, features, *long)
     times = text.get("times") or {}
     # Numbers that a format reads, such as 20260301, count in no unit.
     unit = times.get("unit") if times.get("format") is None else None
     texts = NumberTexts(_pairs(columns.get("words", {})), columns.get("units", {}))
-    return Kept(named, unit, times.get("zone") or "UTC", wait=False, texts=texts, of_job=True)
+    return KeptFleet(named, unit, times.get("zone") or "UTC", wait=False, texts=texts, of_job=True)
 
 
 def _pairs(words: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -194,4 +194,4 @@ def _ahead_of_json(text: Mapping[str, Any], width: int, jump_rows: int) -> Ahead
         raise ValueError("rows that wait have no times in order, or other channels")
     if not np.isfinite(x).all() or (labels is not None and len(labels) != len(time)):
         raise ValueError("rows that wait have a value or label missing")
-    return Ahead(reach, Waiting(x, time, labels))
+    return Ahead(reach, WaitingRows(x, time, labels))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError, shorten
-from kerneltrack.frames.table import PLAIN, Columns
+from kerneltrack.frames.table import PLAIN, FrameColumns
 from kerneltrack.missing import is_missing
 from kerneltrack.number_texts import NumberTexts
 
@@ -42,7 +42,7 @@ class _Cells(NamedTuple):
 
 
 def widen(
-    frame: Any, columns: Columns, features: Sequence[str] | None, texts: NumberTexts = PLAIN
+    frame: Any, columns: FrameColumns, features: Sequence[str] | None, texts: NumberTexts = PLAIN
 ) -> Any:
     """Return a frame with a row for each model and time, and a column for each metric.
 
@@ -90,7 +90,7 @@ def widen(
     return wide.with_columns(*made)
 
 
-def _check(frame: Any, columns: Columns) -> None:
+def _check(frame: Any, columns: FrameColumns) -> None:
     for field in ("metric", "value"):
         name = getattr(columns, field)
         if name is None:
@@ -169,7 +169,7 @@ def _choose(cells: _Cells, features: Sequence[str] | None) -> list[str]:
     return chosen
 
 
-def _rows_of(frame: Any, columns: Columns) -> tuple[IntArray, IntArray]:
+def _rows_of(frame: Any, columns: FrameColumns) -> tuple[IntArray, IntArray]:
     """Return where each row of the wide frame begins, (g,), and which one each row is of, (n,)."""
     count = len(frame)
     times, models = _codes(frame[columns.time]), np.zeros(count, dtype=np.int64)

@@ -76,7 +76,7 @@ class Specs:
         return dataclasses.replace(self.work, frozen=True, extras=())
 
 
-class Model(NamedTuple):
+class DeviceModel(NamedTuple):
     """A model's working state.
 
     Attributes:
@@ -108,7 +108,7 @@ class Model(NamedTuple):
         return self.tracked.rows
 
 
-class Rows(NamedTuple):
+class ModelRows(NamedTuple):
     """Rows of models, one model's after the other's, in order.
 
     Attributes:
@@ -126,7 +126,7 @@ class Rows(NamedTuple):
     stops: IntArray
 
 
-class Told(NamedTuple):
+class RowResults(NamedTuple):
     """What is said of n rows.
 
     Attributes:
@@ -142,7 +142,7 @@ class Told(NamedTuple):
     predictions: Predictions | None
 
 
-def begin(specs: Specs, keys: Sequence[str], first: Sequence[FloatArray]) -> list[Model]:
+def begin(specs: Specs, keys: Sequence[str], first: Sequence[FloatArray]) -> list[DeviceModel]:
     """Make models of the first rows of each, finite, (m, D): they are looked at, not learned."""
     stops = np.cumsum([len(rows) for rows in first])
     starts = np.concatenate([[0], stops[:-1]])
@@ -150,11 +150,11 @@ def begin(specs: Specs, keys: Sequence[str], first: Sequence[FloatArray]) -> lis
     return [_with_learner(specs, model, None) for model in _each(models)]
 
 
-def _with_learner(specs: Specs, model: core.Model, time: int | None, rows: int = 0) -> Model:
+def _with_learner(specs: Specs, model: core.Model, time: int | None, rows: int = 0) -> DeviceModel:
     if specs.learner is None:
-        return Model(model)
+        return DeviceModel(model)
     learned = begin_learner(specs.learner, specs.tracker.rank, len(model.state.shift))
-    return Model(model, learned._replace(rows=rows, time=time))
+    return DeviceModel(model, learned._replace(rows=rows, time=time))
 
 
 def _each(models: Models) -> list[core.Model]:
@@ -172,8 +172,8 @@ def _copied(value: Any) -> Any:
 
 
 def run(
-    specs: Specs, keys: Sequence[str], models: Sequence[Model], rows: Rows
-) -> tuple[list[Model], Told]:
+    specs: Specs, keys: Sequence[str], models: Sequence[DeviceModel], rows: ModelRows
+) -> tuple[list[DeviceModel], RowResults]:
     """Run rows through their models: projected, scored, predicted, then learned from.
 
     Args:
@@ -189,29 +189,31 @@ def run(
     side_by_side = Models.of(specs.work, keys, [model.tracked for model in models])
     found = _ran(side_by_side, rows)
     learned: list[Learned | None] = [model.learned for model in models]
-    said = None
+    predictions = None
     known = [own for own in learned if own is not None]
     if specs.learner is not None and len(known) == len(models):
         taken = taken_rows(specs.learner, side_by_side, found, rows.starts, rows.stops)
         labels = _labels(specs.learner, rows, taken.places)
-        learned[:], said = learn_taken(specs.learner, known, taken, rows.times, labels)
-    after = [*map(Model, _each(side_by_side), learned)]
-    return after, Told(found.features, found.scores, found.episodes, said)
+        learned[:], predictions = learn_taken(specs.learner, known, taken, rows.times, labels)
+    after = [*map(DeviceModel, _each(side_by_side), learned)]
+    return after, RowResults(found.features, found.scores, found.episodes, predictions)
 
 
-def _ran(models: Models, rows: Rows) -> Results:
+def _ran(models: Models, rows: ModelRows) -> Results:
     until = [_NOTHING_MORE] * len(models)
     return run_models(models, rows.x, rows.times, rows.starts, rows.stops, until)
 
 
-def _labels(spec: LearnerSpec, rows: Rows, places: IntArray) -> Any:
+def _labels(spec: LearnerSpec, rows: ModelRows, places: IntArray) -> Any:
     labels = rows.labels
     if labels is not None:
         labels = [labels[place] for place in places.tolist()]
     return labels_of(spec, labels, len(places))
 
 
-def look(specs: Specs, keys: Sequence[str], models: Sequence[Model], rows: Rows) -> Told:
+def look(
+    specs: Specs, keys: Sequence[str], models: Sequence[DeviceModel], rows: ModelRows
+) -> RowResults:
     """Say of rows what `run` would if the models learned nothing; see `kerneltrack score`.
 
     A reference that is not complete yet says nothing.
@@ -219,45 +221,51 @@ def look(specs: Specs, keys: Sequence[str], models: Sequence[Model], rows: Rows)
     known = [_with_ready(model.tracked) for model in models]
     side_by_side = Models.of(specs.look, keys, known)
     found = _ran(side_by_side, rows)
-    said = None
+    predictions = None
     learned = [model.learned for model in models if model.learned is not None]
     if specs.learner is not None and len(learned) == len(models):
         taken = taken_rows(specs.learner, side_by_side, found, rows.starts, rows.stops)
         labels = None
         if rows.labels is not None:
             labels = _labels(specs.learner, rows, taken.places)
-        said = predict_each(specs.learner, [own.state for own in learned], taken, labels)
-    return Told(found.features, found.scores, found.episodes, said)
+        predictions = predict_each(specs.learner, [own.state for own in learned], taken, labels)
+    return RowResults(found.features, found.scores, found.episodes, predictions)
 
 
 def _with_ready(model: core.Model) -> core.Model:
-    held = model.reference
-    return model if held is None or reference.ready(held) else model._replace(reference=None)
+    reference_state = model.reference
+    return (
+        model
+        if reference_state is None or reference.ready(reference_state)
+        else model._replace(reference=None)
+    )
 
 
-def open_episode(specs: Specs, model: Model) -> Episode | None:
+def open_episode(specs: Specs, model: DeviceModel) -> Episode | None:
     """Return the episode that is open after the rows so far, None if there is none."""
-    held = model.tracked.reference
-    if specs.reference is None or held is None:
+    reference_state = model.tracked.reference
+    if specs.reference is None or reference_state is None:
         return None
-    found = reference.open_episode(specs.reference, held)
+    found = reference.open_episode(specs.reference, reference_state)
     if found is None:
         return None
-    return found.moved(model.rows - int(held.tables.counts[reference.SEEN]))
+    return found.moved(model.rows - int(reference_state.tables.counts[reference.SEEN]))
 
 
-def encode(specs: Specs, key: str, model: Model) -> list[bytes]:
+def encode(specs: Specs, key: str, model: DeviceModel) -> list[bytes]:
     """Write a model as a job does at the end of its input: the tracker's state, the learner's."""
     found = [states.encode(specs.work, key, model.tracked, final=True)]
     learned = model.learned
     if specs.learner is not None and learned is not None:
         about = learner_about(About(key, learned.rows, learned.time), True)
-        beside = {_BOARD + name: array for name, array in learned.board.arrays().items()}
-        found.append(codec.encode_learner(specs.learner, learned.state, about, beside))
+        extras = {_BOARD + name: array for name, array in learned.board.arrays().items()}
+        found.append(codec.encode_learner(specs.learner, learned.state, about, extras))
     return found
 
 
-def decode(specs: Specs, tracker: tuple[bytes, str], learner: tuple[bytes, str] | None) -> Model:
+def decode(
+    specs: Specs, tracker: tuple[bytes, str], learner: tuple[bytes, str] | None
+) -> DeviceModel:
     """Read a model back, each state with where it came from.
 
     What else a job let work along with the tracker (windows, the drift detector, forward fill) is
@@ -269,21 +277,21 @@ def decode(specs: Specs, tracker: tuple[bytes, str], learner: tuple[bytes, str] 
     model = restore.decode(specs.work, *tracker, keeps_given=True)
     if learner is None:
         return _with_learner(specs, model, model.time, model.rows)
-    return Model(model, _learned_of(specs, model, *learner))
+    return DeviceModel(model, _learned_of(specs, model, *learner))
 
 
 def _learned_of(specs: Specs, model: core.Model, data: bytes, place: str) -> Learned | None:
     snapshot = codec.decode_learner(data, place)
     if snapshot.spec != specs.learner:
         raise DataError(place, "made with other settings of the learner")
-    if any(name.startswith(_WAITING) for name in snapshot.beside):
+    if any(name.startswith(_WAITING) for name in snapshot.extras):
         raise DataError(place, "has rows that wait for their labels: only a job can go on with it")
     about = read_about(snapshot.header, place)
     if not snapshot.header["about"].get("begun", True):
         return _with_learner(specs, model, about.time, about.rows).learned
     arrays = {
         name.removeprefix(_BOARD): array
-        for name, array in snapshot.beside.items()
+        for name, array in snapshot.extras.items()
         if name.startswith(_BOARD)
     }
     board = Board.empty()

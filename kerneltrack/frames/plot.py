@@ -22,7 +22,7 @@ _MOST_NAME = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class Span(NamedTuple):
+class ShadedSpan(NamedTuple):
     """Times (ns), or indexes, of a model's first and last row."""
 
     first: int
@@ -62,7 +62,7 @@ class Plot:
 
 def draw(
     episodes: Sequence[tuple[str, Episode]],
-    spans: Mapping[str, Span],
+    spans: Mapping[str, ShadedSpan],
     timed: bool,
     models: int,
     most: int,
@@ -95,7 +95,7 @@ def draw(
 
 
 def draw_device(
-    name: str, episodes: Sequence[Episode], channels: Sequence[str], span: Span, timed: bool
+    name: str, episodes: Sequence[Episode], channels: Sequence[str], span: ShadedSpan, timed: bool
 ) -> Plot:
     """Draw a device's channels over time: in each episode those that explain it.
 

@@ -35,7 +35,7 @@ _CALENDAR = (19_000_101, 21_001_231)
 """Whole numbers that may be dates, such as 20260301."""
 
 
-class Columns(NamedTuple):
+class FrameColumns(NamedTuple):
     """What each column of a frame is.
 
     Attributes:
@@ -73,7 +73,7 @@ class Frame(NamedTuple):
     from_index: tuple[str, ...] = ()
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """A frame's rows.
 
     Attributes:
@@ -141,7 +141,7 @@ def choose_columns(
     label: str | None,
     features: Sequence[str] | None,
     texts: NumberTexts = PLAIN,
-) -> Columns:
+) -> FrameColumns:
     """Return what a frame's columns are.
 
     Without `features` all other columns of numbers are channels, and those that `texts` names.
@@ -179,7 +179,7 @@ def choose_columns(
             raise ConfigError(f"column {name!r}", str(kind), "numbers")
     if not features:
         raise ConfigError("features", [], "at least one column")
-    return Columns(model_id, time, label, tuple(features))
+    return FrameColumns(model_id, time, label, tuple(features))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -198,12 +198,12 @@ def is_text(kind: Any) -> bool:
 
 def read_rows(
     frame: Any,
-    columns: Columns,
+    columns: FrameColumns,
     unit: str | None = None,
     *,
     classes: bool = True,
     texts: NumberTexts = PLAIN,
-) -> Rows:
+) -> TableRows:
     """Return a frame's rows.
 
     Args:
@@ -235,7 +235,7 @@ def read_rows(
             wrong = {**others, **wrong}
         else:
             x[:, place] = _reals(column, name)
-    return Rows(ids, time, late, labels, x, wrong)
+    return TableRows(ids, time, late, labels, x, wrong)
 
 
 def _read_texts(column: Any, name: str, texts: NumberTexts) -> tuple[FloatArray, dict[int, str]]:
@@ -432,7 +432,7 @@ def _column(name: str, values: Any, backend: Any) -> Any:
     return nw.new_series(name, values, kinds[type(there)], backend=backend)
 
 
-class Like(NamedTuple):
+class FrameForm(NamedTuple):
     """What a frame is made like.
 
     Attributes:
@@ -446,7 +446,7 @@ class Like(NamedTuple):
     index: Any = None
 
 
-def like_of(frame: Any, time: str | None, *, same_rows: bool = False) -> Like:
+def like_of(frame: Any, time: str | None, *, same_rows: bool = False) -> FrameForm:
     """Return what a frame like another is made of.
 
     Args:
@@ -457,10 +457,10 @@ def like_of(frame: Any, time: str | None, *, same_rows: bool = False) -> Like:
     kind = None if time is None else frame.get_column(time).dtype
     zone = kind.time_zone if isinstance(kind, nw.Datetime) else None
     index = nw.maybe_get_index(frame) if same_rows else None
-    return Like(frame.implementation, zone, index)
+    return FrameForm(frame.implementation, zone, index)
 
 
-def make_frame(like: Like, columns: Mapping[str, Any]) -> Any:
+def make_frame(like: FrameForm, columns: Mapping[str, Any]) -> Any:
     """Return columns by name as a frame in the library of another."""
     backend = like.implementation
     made = {name: _column(name, values, backend) for name, values in columns.items()}
@@ -470,8 +470,8 @@ def make_frame(like: Like, columns: Mapping[str, Any]) -> Any:
         bare = [
             name for name, kind in kinds if isinstance(kind, nw.Datetime) and not kind.time_zone
         ]
-        told = nw.col(*bare).dt.replace_time_zone("UTC").dt.convert_time_zone(like.zone)
-        frame = frame.with_columns(told) if bare else frame
+        converted = nw.col(*bare).dt.replace_time_zone("UTC").dt.convert_time_zone(like.zone)
+        frame = frame.with_columns(converted) if bare else frame
     native = frame.to_native()
     if like.index is not None:
         native.index = like.index

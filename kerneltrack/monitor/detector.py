@@ -176,8 +176,8 @@ class ReferenceDetector:
         Raises:
             ConfigError: for other rows, or before `fit`.
         """
-        self.state_, self.scores_, told = self._looked_at(X)
-        self.episodes_ = [*self.episodes_, *told]
+        self.state_, self.scores_, episodes = self._looked_at(X)
+        self.episodes_ = [*self.episodes_, *episodes]
         smooth, self.level_ = _smooth(self.scores_.score, self.level_)
         return smooth
 
@@ -201,12 +201,12 @@ class ReferenceDetector:
 
         Unlike `predict` it keeps to the spec's rate of false alarms.
         """
-        told = self._looked_at(X)[2]
+        episodes = self._looked_at(X)[2]
         odd = np.zeros(len(np.asarray(X)), dtype=np.int64)
         before = int(self.state_.tables.counts[reference.SEEN])
         if self.state_.tables.counts[reference.OPENED] >= 0:
             odd[:] = 1
-        for episode in told:
+        for episode in episodes:
             odd[max(episode.opened - before, 0) :] = 1
             if episode.closed:
                 odd[episode.row - before :] = 0

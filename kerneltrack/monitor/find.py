@@ -63,8 +63,8 @@ def find_episodes(
     spec = spec or ReferenceSpec()
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     state = reference.init(spec, matrix[: spec.rows])
-    state, scores, told = reference.update(spec, state, matrix, times)
-    last = {episode.number: episode for episode in told}
+    state, scores, episodes = reference.update(spec, state, matrix, times)
+    last = {episode.number: episode for episode in episodes}
     still = reference.open_episode(spec, state)
     if still is not None:
         last[still.number] = still

@@ -111,8 +111,8 @@ def window_mismatch(spec: SubspaceSpec, state: Any, rows: npt.ArrayLike) -> Mism
     """
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     # Whatever the spec emits, K̂ is of z.
-    told: Any = spec if spec.emit == "z" else dataclasses.replace(spec, emit="z")
-    features = get_tracker(spec.tracker).project(told, state, matrix)
+    plain: Any = spec if spec.emit == "z" else dataclasses.replace(spec, emit="z")
+    features = get_tracker(spec.tracker).project(plain, state, matrix)
     kept = scaled_rows(spec, state, matrix[features.valid])
     count = len(kept)
     if features.z is None or count == 0:
@@ -176,12 +176,12 @@ def _measured(
     spec: SubspaceSpec, block: Block[Any], models: IntArray, rows: FloatArray, lengths: IntArray
 ) -> list[Mismatch]:
     """Measure windows whose rows follow one another, so many each."""
-    told: Any = spec if spec.emit == "z" else dataclasses.replace(spec, emit="z")
+    plain: Any = spec if spec.emit == "z" else dataclasses.replace(spec, emit="z")
     stops = np.cumsum(lengths)
     tracker = get_tracker(spec.tracker)
-    out = tracker.room(told, len(rows), width=block.width)
+    out = tracker.room(plain, len(rows), width=block.width)
     pieces = Pieces(rows, stops - lengths, stops, NO_TIMES, models)
-    tracker.run_checked(told, block, pieces, out, False)
+    tracker.run_checked(plain, block, pieces, out, False)
     owner = np.repeat(models, lengths)
     scaling = Scaling(*(block.column(name)[owner] for name in ("shift", "scale")))
     z, valid = out.z, out.valid

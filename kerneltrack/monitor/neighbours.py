@@ -163,14 +163,14 @@ class Neighbours(NamedTuple):
 def fingerprint(
     spec: SubspaceSpec,
     state: Any,
-    held: tuple[ReferenceSpec, ReferenceState] | None = None,
+    normal: tuple[ReferenceSpec, ReferenceState] | None = None,
 ) -> Fingerprint:
     """Take from a model's state what is compared.
 
     Args:
         spec: The tracker's spec.
         state: Its state.
-        held: The model's own reference and its spec; one that was given to many says nothing.
+        normal: The model's own reference and its spec; one that was given to many says nothing.
     """
     centre = scale = rows = factor = ties = None
     bandwidth = 1.0
@@ -183,10 +183,10 @@ def fingerprint(
         factor = np.zeros((len(state.factor), state.size))
         factor[:used] = state.factor[:used, : state.size]
         bandwidth = float(state.bandwidth[0])
-    if held is not None and reference.ready(held[1]):
-        tables = held[1].tables
+    if normal is not None and reference.ready(normal[1]):
+        tables = normal[1].tables
         scale, centre = tables.scale, tables.shift * tables.scale
-        ties = _covariance(held[0], tables)
+        ties = _covariance(normal[0], tables)
     return Fingerprint(centre, scale, rows, factor, bandwidth, ties)
 
 
@@ -565,10 +565,10 @@ class _Map:
         self._means = np.array([math.fsum(row) / max(count, 1) for row in square.tolist()])
         mean = math.fsum(self._means.tolist()) / max(count, 1)
         centred = (self._means[:, None] + self._means[None, :] - square - mean) / 2
-        values, beside, along = np.empty((3, count))
+        values, across, along = np.empty((3, count))
         turns = np.empty((count, count))
         if count:
-            call("eigenvectors", np.ascontiguousarray(centred), values, beside, along, turns)
+            call("eigenvectors", np.ascontiguousarray(centred), values, across, along, turns)
         order = sorted(range(count), key=lambda place: (-values[place], place))[:2]
         self._axes = np.zeros((2, count))
         for axis, place in enumerate(order):

@@ -136,8 +136,8 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         Raises:
             ValueError: for rows that are not finite or too large to compute with.
         """
-        said = self._predictions(X)
-        labels: npt.NDArray[Any] = self.classes_[self._places()[said.code]]
+        predictions = self._predictions(X)
+        labels: npt.NDArray[Any] = self.classes_[self._places()[predictions.code]]
         return labels
 
     def predict_set(self, X: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -152,11 +152,11 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         Raises:
             ValueError: as in `predict`, and without `learner_params={"intervals": .9}`, say.
         """
-        said = self._predictions(X)
-        if said.members is None:
+        predictions = self._predictions(X)
+        if predictions.members is None:
             raise ConfigError("learner_params", self.learner_params, "with intervals, a share")
-        found = np.zeros((len(said.members), len(self.classes_)), np.bool_)
-        found[:, self._places()] = flags_of(said.members, len(said.classes))
+        found = np.zeros((len(predictions.members), len(self.classes_)), np.bool_)
+        found[:, self._places()] = flags_of(predictions.members, len(predictions.classes))
         return found
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:

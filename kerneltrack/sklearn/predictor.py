@@ -150,8 +150,8 @@ class SubspacePredictor(TrackingEstimator):
         begins = fresh or kept
         state = learner.init(spec, features.shape[1]) if begins else self._goes_on
         labels = kept + labels
-        told = counts if learner.weighs else None
-        self._goes_on, _ = learner.update(spec, state, features, labels, told)
+        row_counts = counts if learner.weighs else None
+        self._goes_on, _ = learner.update(spec, state, features, labels, row_counts)
         self.learner_state_ = learner.settled(spec, self._goes_on)
         self.learner_spec_ = spec
         waiting = len(labels) if len(self._kept) else 0

@@ -114,10 +114,10 @@ class SubspaceRegressor(RegressorMixin, SubspacePredictor):  # type: ignore[misc
         Raises:
             ValueError: as in `predict`, and without `learner_params={"intervals": .9}`, say.
         """
-        said = self._predictions(X)
-        if said.lower is None or said.upper is None:
+        predictions = self._predictions(X)
+        if predictions.lower is None or predictions.upper is None:
             raise ConfigError("learner_params", self.learner_params, "with intervals, a share")
-        return np.column_stack([said.lower, said.upper])
+        return np.column_stack([predictions.lower, predictions.upper])
 
     @property
     def prequential_rmse_(self) -> float:

@@ -87,8 +87,8 @@ def learner_about(about: About, final: bool, more: Mapping[str, Any] | None = No
         final: Whether its input has ended.
         more: What else stands there.
     """
-    told = {"model_id": about.model_id, "rows": about.rows, "time": about.time, "final": final}
-    return json.dumps({**told, **(more or {})}, sort_keys=True)
+    fields = {"model_id": about.model_id, "rows": about.rows, "time": about.time, "final": final}
+    return json.dumps({**fields, **(more or {})}, sort_keys=True)
 
 
 _TRACKER_S = ("before", "final", "model_id", "reference_from", "rows", "time", "until")

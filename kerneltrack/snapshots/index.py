@@ -203,18 +203,18 @@ def _list(folder: str) -> dict[str, Any] | None:
     for name, size in files_in(folder, ENDING):
         path = join(folder, name)
         header = codec.read_header(_read_beginning(path), path)
-        kind, spec, told = codec.kind_of(header), header.get("spec"), read_about(header, path)
+        kind, spec, about = codec.kind_of(header), header.get("spec"), read_about(header, path)
         if specs[kind] not in (None, spec):
             raise DataError(path, "made with other settings than others of the folder")
         specs[kind] = spec
-        held = header["about"].get(REFERENCE)
-        if isinstance(held, dict):
-            references[REFERENCE] = held
-        entry = {"rows": told.rows, "time": told.time, kind: name}
-        trouble = _entry_trouble(told.model_id, entry)
+        companion = header["about"].get(REFERENCE)
+        if isinstance(companion, dict):
+            references[REFERENCE] = companion
+        entry = {"rows": about.rows, "time": about.time, kind: name}
+        trouble = _entry_trouble(about.model_id, entry)
         if trouble is not None:
             raise DataError(path, f"not the snapshot that its name says: {trouble}")
-        entries.append((told.model_id, {**entry, f"{kind}_bytes": size}))
+        entries.append((about.model_id, {**entry, f"{kind}_bytes": size}))
     if specs[codec.TRACKER] is None:
         return None
     models = models_of(lines_of(entries))

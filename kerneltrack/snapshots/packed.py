@@ -6,8 +6,8 @@ slot, a hash of its id (`slot_of`); which row group, the statistics of the colum
 
 A row is one state: `model_id`, `kind` ("tracker" or "learner"), `rows`, `time`, `final`; `header`,
 the state's header as the safetensors format would hold it; a column `KIND.NAME` for each of its
-arrays; and `beside`, the arrays of what works along with it, as safetensors. A state whose arrays
-have other shapes than the file's columns has all of them in `beside`, and `whole` is true. So the
+arrays; and `extras`, the arrays of what works along with it, as safetensors. A state whose arrays
+have other shapes than the file's columns has all of them in `extras`, and `whole` is true. So the
 bytes that a file of its own would hold can be made again, one by one the same, and whatever is read
 goes through the same checks as those.
 """
@@ -96,16 +96,16 @@ class PackedWriter:
             ValueError: if its model belongs before the one that was added last.
         """
         text, arrays = codec.parts_of(state.data, f"state of model {state.model_id!r}")
-        own = {name: array for name, array in arrays.items() if not _is_beside(name)}
-        beside = {name: array for name, array in arrays.items() if _is_beside(name)}
-        self.add_parts(state, text, own, beside)
+        own = {name: array for name, array in arrays.items() if not _is_more(name)}
+        extras = {name: array for name, array in arrays.items() if _is_more(name)}
+        self.add_parts(state, text, own, extras)
 
     def add_parts(
         self,
         state: PackedState,
         text: str,
         own: dict[str, Any],
-        beside: dict[str, Any] | None = None,
+        extras: dict[str, Any] | None = None,
     ) -> None:
         """Add a state by its parts.
 
@@ -113,7 +113,7 @@ class PackedWriter:
             state: What is known of it; its bytes are not read.
             text: What its header holds.
             own: Its arrays; they must not change afterwards.
-            beside: Those beside it.
+            extras: Those beside it.
 
         Raises:
             ValueError: as `add`.
@@ -126,7 +126,7 @@ class PackedWriter:
         self.states += 1
         if self._float32 and state.kind == codec.TRACKER:
             own = {name: _halved(array) for name, array in own.items()}
-        self._gathered.append((state, text, own, beside or {}))
+        self._gathered.append((state, text, own, extras or {}))
         if len(self._gathered) >= GROUP_ROWS:
             self._flush()
 
@@ -138,7 +138,7 @@ class PackedWriter:
         times: Sequence[int | None],
         headers: Sequence[str],
         columns: Arrays,
-        beside: Sequence[Arrays] = (),
+        extras: Sequence[Arrays] = (),
     ) -> None:
         """Add final states of several models, each one's only state.
 
@@ -149,7 +149,7 @@ class PackedWriter:
             times: Time of each one's newest row.
             headers: What their headers hold.
             columns: Their arrays by name, (m, ...).
-            beside: Of each those beside it; none if empty.
+            extras: Of each those beside it; none if empty.
 
         Raises:
             ValueError: if a model belongs before the one that was added last.
@@ -159,7 +159,7 @@ class PackedWriter:
         if self._float32 and kind == codec.TRACKER:
             columns = {name: _halved(column) for name, column in columns.items()}
         self._flush()
-        more: Sequence[Arrays] = beside or [{}] * len(names)
+        more: Sequence[Arrays] = extras or [{}] * len(names)
         one = _at(columns, 0) if names else {}
         layout = _columns_of(kind, one)
         if self._layout is None and names:
@@ -230,9 +230,9 @@ class PackedWriter:
             self._begin(first)
         layout = self._layout or {}
         whole, besides = [], []
-        for state, _, own, beside in self._gathered:
+        for state, _, own, extras in self._gathered:
             fits = _columns_of(state.kind, own).items() == _of_kind(layout, state.kind).items()
-            kept = beside if fits else {**own, **beside}
+            kept = extras if fits else {**own, **extras}
             whole.append(not fits)
             besides.append(codec.to_bytes(kept, "{}") if kept else None)
         states = [state for state, _, _, _ in self._gathered]
@@ -302,8 +302,8 @@ def _is_shape(shape: object) -> bool:
     )
 
 
-def _is_beside(name: str) -> bool:
-    return name.startswith(codec.BESIDE)
+def _is_more(name: str) -> bool:
+    return name.startswith(codec.EXTRA)
 
 
 def _columns_of(kind: str, arrays: Arrays) -> Layout:
@@ -630,9 +630,9 @@ class PackedGroup:
                 more = codec.parts_of(plain["beside"][place], self._path, headed=False)[1]
             except DataError:
                 continue
-            if all(map(_is_beside, more)):
-                beside = {name[len(codec.BESIDE) :]: array for name, array in more.items()}
-                found[place] = snapshot._replace(beside=beside)
+            if all(map(_is_more, more)):
+                extras = {name[len(codec.EXTRA) :]: array for name, array in more.items()}
+                found[place] = snapshot._replace(extras=extras)
         return found
 
     def _own_columns(self, kind: str, places: Sequence[int]) -> dict[str, npt.NDArray[Any]]:
@@ -677,7 +677,7 @@ class PackedGroup:
                     arrays[name[len(kind) + 1 :]] = values
         if plain["beside"] is not None:
             more = codec.parts_of(plain["beside"], self._path, headed=False)[1]
-            if not plain["whole"] and not all(map(_is_beside, more)):
+            if not plain["whole"] and not all(map(_is_more, more)):
                 raise DataError(self._path, f"damaged: state {place} has arrays twice")
             arrays |= more
         data = codec.to_bytes(arrays, plain["header"])

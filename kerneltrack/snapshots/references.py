@@ -73,8 +73,8 @@ class GivenReferences:
             self._only = next(iter(models)) if len(models) == 1 else None
         else:
             snapshot = codec.decode(read_whole(place), place)
-            held = reference_of(snapshot, place)
-            spec = None if held is None else held[0]
+            found = reference_of(snapshot, place)
+            spec = None if found is None else found[0]
             self._only = read_about(snapshot.header, place).model_id
         if spec is None:
             raise DataError(place, _MAKES_ONE)
@@ -99,8 +99,8 @@ class GivenReferences:
         now = spec.to_dict()
         for name, value in self.spec.to_dict().items():
             if now[name] != value:
-                said = "none" if value is None else repr(value)
-                raise ConfigError(name, now[name], f"{said}, as in {self.place}")
+                before = "none" if value is None else repr(value)
+                raise ConfigError(name, now[name], f"{before}, as in {self.place}")
 
     def check_width(self, width: int) -> None:
         """Refuse rows of other channels than the models have, as far as their number tells.
@@ -140,10 +140,10 @@ class GivenReferences:
             data = read_whole(path)
         else:
             data = self._folder.state(model_id, codec.TRACKER) or b""
-        held = reference_of(codec.decode(data, path), path)
-        if held is None or held[0] != self.spec or not reference.ready(held[1]):
+        found = reference_of(codec.decode(data, path), path)
+        if found is None or found[0] != self.spec or not reference.ready(found[1]):
             return None
-        return Given(reference.restarted(held[1]), _hash(data))
+        return Given(reference.restarted(found[1]), _hash(data))
 
 
 def reference_of(
@@ -154,7 +154,7 @@ def reference_of(
     Raises:
         DataError: if it is damaged; `name` is where the snapshot came from.
     """
-    arrays = beside_of(snapshot.beside).get("reference")
+    arrays = companions_of(snapshot.extras).get("reference")
     if arrays is None:
         return None
     try:
@@ -184,10 +184,10 @@ def check_reference(state: ReferenceState) -> None:
     check_given("reference.kernel.counts", state.kernel.counts)
 
 
-def beside_of(beside: Mapping[str, npt.NDArray[Any]]) -> dict[str, dict[str, npt.NDArray[Any]]]:
+def companions_of(extras: Mapping[str, npt.NDArray[Any]]) -> dict[str, dict[str, npt.NDArray[Any]]]:
     """Return the arrays beside a tracker's by what they are of."""
     parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
-    for full, array in beside.items():
+    for full, array in extras.items():
         part, _, field = full.partition(".")
         parts.setdefault(part, {})[field] = array
     return parts

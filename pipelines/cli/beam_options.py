@@ -26,15 +26,15 @@ def beam_options(flags: Sequence[str], own: Iterable[str] = ()) -> PipelineOptio
     Raises:
         UsageError: for a flag that Beam does not know, or a value that it refuses.
     """
-    told = io.StringIO()
+    errors = io.StringIO()
     try:
         # Beam's parser prints and exits.
-        with contextlib.redirect_stderr(told):
+        with contextlib.redirect_stderr(errors):
             options = PipelineOptions(list(flags))
             known = options.get_all_options()
             given = options.get_all_options(retain_unknown_options=True)
     except SystemExit as error:
-        raise UsageError(told.getvalue().strip().rpartition("error: ")[2]) from error
+        raise UsageError(errors.getvalue().strip().rpartition("error: ")[2]) from error
     names = [flag.partition("=")[0] for flag in flags]
     strange = given.keys() - known.keys()
     unknown = [name for name in names if name.lstrip("-").replace("-", "_") in strange]

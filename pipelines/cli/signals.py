@@ -72,24 +72,24 @@ def _within_patience(numbers: Collection[int], seen: threading.Event) -> Iterato
     minutes for one call. Outputs have temporary names until a job ends, so that nothing half-done
     passes for whole.
     """
-    told, tell = socket.socketpair()
-    tell.setblocking(False)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
 
     def watch() -> None:
-        with told:
-            while came := told.recv(16):
+        with receiver:
+            while came := receiver.recv(16):
                 for number in came:
                     if number in numbers and not seen.wait(PATIENCE):
                         os.write(2, f"kerneltrack: {said_of(signal.Signals(number))}\n".encode())
                         os._exit(SIGNAL_EXIT + number)
 
-    former = signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    former = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=watch, name="signals", daemon=True).start()
     try:
         yield
     finally:
         signal.set_wakeup_fd(former)
-        tell.close()
+        sender.close()
 
 
 def signal_of(error: BaseException) -> signal.Signals | None:

@@ -302,8 +302,8 @@ def _by_the_job(
     if before is not None and before.learner == learner:
         kept = before.to_dict()
         return {name: kept[name] for name in ("inputs", "last_label") if name in kept}
-    alone = {"last_label": False} if delayed and issubclass(kind, AutoSpec) else {}
-    return {"inputs": usual_inputs(kind, tracker), **alone}
+    more = {"last_label": False} if delayed and issubclass(kind, AutoSpec) else {}
+    return {"inputs": usual_inputs(kind, tracker), **more}
 
 
 def drift_from_flags(args: argparse.Namespace) -> DriftSpec | None:

@@ -136,7 +136,7 @@ def _up(args: argparse.Namespace, folder: Folder) -> int:
     given = (args.port, args.memory, args.flink, args.kafka, args.slots != SLOTS)
     with Interruption() as interruption:
         folder.make()
-        with folder.alone(), turn(interruption):
+        with folder.exclusive(), turn(interruption):
             former = load(folder)
             running = alive(folder)
             if former is not None and running:
@@ -197,7 +197,7 @@ def _numbers(flag: str, given: Sequence[str]) -> dict[str, int]:
 
 def _down(args: argparse.Namespace, folder: Folder) -> int:
     _must_exist(folder)
-    with folder.alone():
+    with folder.exclusive():
         stopped = take_down(folder)
         folder.clear()
         if args.wipe:

@@ -80,7 +80,7 @@ class Folder:
             shutil.rmtree(self.root / kind, ignore_errors=True)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Keep other commands, and the supervisor, from changing the cluster meanwhile.
 
         Raises:

@@ -96,7 +96,7 @@ def resolve(java: Java, interruption: Interruption, say: Callable[[str], None]) 
             "(on Debian: apt-get install openjdk-17-jdk-headless)"
         )
     cache.mkdir(parents=True, exist_ok=True)
-    with _alone(cache / "lock", interruption):
+    with _exclusive(cache / "lock", interruption):
         # Another process may have been first.
         if not jars.folder.is_dir():
             products = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -107,7 +107,7 @@ def resolve(java: Java, interruption: Interruption, say: Callable[[str], None]) 
 
 
 @contextmanager
-def _alone(path: Path, interruption: Interruption) -> Iterator[None]:
+def _exclusive(path: Path, interruption: Interruption) -> Iterator[None]:
     with path.open("w") as handle:
         while True:
             try:

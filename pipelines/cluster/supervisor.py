@@ -81,7 +81,7 @@ class Supervisor:
     def _restart(self, dead: Process) -> None:
         """Start the TaskManager again, unless a command is at work on the cluster."""
         try:
-            with self._cluster.folder.alone():
+            with self._cluster.folder.exclusive():
                 if records.read(self._cluster.folder.run, dead.name) != dead:
                     return
                 # What it leaves behind would hold memory until it notices.

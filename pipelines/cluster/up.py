@@ -52,34 +52,34 @@ def bring_up(
     """
     running = alive(cluster.folder)
     missing = [part for part in PARTS if part.name not in running]
-    begun: dict[str, int] = {}
+    pids: dict[str, int] = {}
     try:
         if missing:
             configure(cluster)
             _format_kafka(cluster, interruption)
         for part in missing:
-            begun[part.name] = start(cluster, part)
-        _wait(cluster, begun, interruption, patience, say)
+            pids[part.name] = start(cluster, part)
+        _wait(cluster, pids, interruption, patience, say)
         if SUPERVISOR not in running:
             folder = cluster.folder
-            begun[SUPERVISOR] = launch.spawn(
+            pids[SUPERVISOR] = launch.spawn(
                 folder.run,
                 SUPERVISOR,
                 folder.output(SUPERVISOR),
                 supervisor_command(cluster),
                 environment(cluster),
             )
-            _record(cluster, SUPERVISOR, begun[SUPERVISOR])
+            _record(cluster, SUPERVISOR, pids[SUPERVISOR])
         interruption.check()
     except BaseException:
-        for name, pid in begun.items():
+        for name, pid in pids.items():
             _record(cluster, name, pid)
-        take_down(cluster.folder, list(begun))
-        for pid in begun.values():
+        take_down(cluster.folder, list(pids))
+        for pid in pids.values():
             # They are our children: nobody else takes them off the process list.
             os.waitpid(pid, os.WNOHANG)
         raise
-    return list(begun)
+    return list(pids)
 
 
 def _wait(
@@ -148,6 +148,6 @@ def _format_kafka(cluster: Cluster, interruption: Interruption) -> None:
     )
     interruption.check()
     if done.returncode != 0:
-        said = done.stderr or done.stdout
-        reason = re.search(r"(?:Exception|Error): (.+)", said)
-        raise ClusterError(f"Kafka's store cannot be made: {reason[1] if reason else said}")
+        output = done.stderr or done.stdout
+        reason = re.search(r"(?:Exception|Error): (.+)", output)
+        raise ClusterError(f"Kafka's store cannot be made: {reason[1] if reason else output}")

@@ -46,7 +46,7 @@ def lines_of_run(output: str) -> list[Line]:
     names = column_names(paths)
     if "index" not in names:
         raise ConfigError("DIR", output, "the folder of a `kerneltrack track`, with features")
-    newest = _Newest("time" in names, "p" in names)
+    newest = _NewestLine("time" in names, "p" in names)
     for batch in read_batches(paths, newest.columns):
         newest.add(batch)
     episodes, silent = _newest_episodes(output), silent_of(output, run)
@@ -88,7 +88,7 @@ def calibrated_from(run: Mapping[str, Any]) -> str | None:
     return str(until) if until is not None else f"row {reference['rows']:,}"
 
 
-class _Newest:
+class _NewestLine:
     """The newest row of each model, filled batch by batch."""
 
     def __init__(self, has_time: bool, has_p: bool) -> None:

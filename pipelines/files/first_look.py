@@ -47,13 +47,13 @@ _ID_OR_TARGET = re.compile(
 )
 
 
-def refuse_parts(args: argparse.Namespace, metric: str, held: str) -> None:
+def refuse_parts(args: argparse.Namespace, metric: str, holder: str) -> None:
     """Refuse flags by which rows are put together of parts, where rows are taken as they stand.
 
     Args:
         args: The parsed flags.
         metric: Why a table of a value a row is refused.
-        held: Why values are not held.
+        holder: Why values are not held.
 
     Raises:
         ConfigError: naming the flag.
@@ -61,7 +61,7 @@ def refuse_parts(args: argparse.Namespace, metric: str, held: str) -> None:
     if args.metric is not None:
         raise ConfigError("--metric", args.metric, f"left out: {metric}")
     if args.missing == "hold":
-        raise ConfigError("--missing", "hold", f"fail or drop: {held}")
+        raise ConfigError("--missing", "hold", f"fail or drop: {holder}")
 
 
 def look_at_features(files: Input, name: str) -> Columns:

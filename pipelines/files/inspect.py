@@ -159,7 +159,7 @@ def _of_tracker(data: bytes, path: str) -> dict[str, Any]:
     return {
         **_shared(snapshot),
         "totals": tracker.counters(snapshot.state),
-        **_arrays(tracker.arrays(snapshot.state), snapshot.beside),
+        **_arrays(tracker.arrays(snapshot.state), snapshot.extras),
     }
 
 
@@ -171,7 +171,7 @@ def _of_learner(data: bytes, path: str) -> dict[str, Any]:
         **_shared(snapshot),
         "totals": learner.counters(snapshot.state),
         **classes,
-        **_arrays(learner.arrays(snapshot.state), snapshot.beside),
+        **_arrays(learner.arrays(snapshot.state), snapshot.extras),
     }
 
 

@@ -25,7 +25,7 @@ from pipelines.files.local_times import local_times, local_times_text
 from pipelines.files.record import no_good_row
 from pipelines.job import say
 from pipelines.landmark_file import encode, most_bytes
-from pipelines.output_lock import file_held
+from pipelines.output_lock import locked_file
 from transforms.read.sample import sample_rows
 
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if os.path.realpath(args.output) in {os.path.realpath(info.path) for info in infos}:
         raise ConfigError("--output", args.output, "another file than the input's")
     columns = look_at_features(looked, args.input[0])
-    with file_held(args.output, "--output", args.typed):
+    with locked_file(args.output, "--output", args.typed):
         if exists(args.output) and not args.overwrite:
             raise DataError(args.output, "is there already: --overwrite replaces it")
         sample = sample_rows(infos, columns, args.sample, spec.seed)

@@ -110,8 +110,8 @@ def _read(folder: SnapshotFolder, model_id: str) -> Fingerprint | None:
     path, snapshot = found
     # One that was given to many models is not the model's own.
     own = not snapshot.header["about"].get("reference_from")
-    held = reference_of(snapshot, path) if own else None
-    return fingerprint(snapshot.spec, snapshot.state, held)
+    reference = reference_of(snapshot, path) if own else None
+    return fingerprint(snapshot.spec, snapshot.state, reference)
 
 
 def _line(model: Neighbour) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.paths import is_local, join
 from kerneltrack.snapshots.files import UNFINISHED, remove_file
 from pipelines.job import explain
-from pipelines.output_lock import folder_held
+from pipelines.output_lock import locked_folder
 from pipelines.run_folder import REPORT, REPORT_DEVICES, RUN, results_in
 from transforms.outputs import FOLDERS
 
@@ -22,7 +22,7 @@ BEAM_TEMP = "beam-temp-"
 
 
 @contextmanager
-def held(
+def locked(
     output: str,
     parts: Sequence[str],
     overwrite: bool,
@@ -44,7 +44,7 @@ def held(
         DataError: if the folder cannot be written.
         KerneltrackError: what became of an error within (see `explain`).
     """
-    with folder_held(output, "--output", command):
+    with locked_folder(output, "--output", command):
         clear(output, parts, overwrite, inputs)
         try:
             yield

@@ -28,7 +28,7 @@ from kerneltrack.snapshots.index import INDEX, MOST_SLOTS, PACKED_INDEX_VERSION
 from kerneltrack.snapshots.packed import PackedFile
 from pipelines.cli.command_line import INPUT_EXIT
 from pipelines.files.pipeline import Ends
-from pipelines.files.workers import alone, size_of
+from pipelines.files.workers import single_process, size_of
 from pipelines.job import JobError
 from pipelines.job_spec import Job, transform_of
 from transforms import outputs
@@ -52,7 +52,7 @@ LEAST_SLOTS = 256
 _SHUFFLE = ".shuffle"
 
 
-class Found(NamedTuple):
+class PartitionTotals(NamedTuple):
     """What the partitions say of themselves, merged.
 
     Attributes:
@@ -66,7 +66,7 @@ class Found(NamedTuple):
     processes: dict[str, Any]
 
 
-def run(job: Job, ends: Ends, workers: int, temp_dir: str | None) -> Found:
+def run(job: Job, ends: Ends, workers: int, temp_dir: str | None) -> PartitionTotals:
     """Run the job; its outputs are complete, under their final names, when this returns.
 
     Args:
@@ -86,13 +86,13 @@ def run(job: Job, ends: Ends, workers: int, temp_dir: str | None) -> Found:
     with _shuffle_folder(ends.output, temp_dir) as folder:
         merged = _Merged()
         spread = _spread_tasks(ends, folder)
-        workers = 1 if alone(workers, inputs) else workers
+        workers = 1 if single_process(workers, inputs) else workers
         try:
             for task, manifest in run_tasks(run_task, shared, spread, workers):
-                merged.add(task, manifest, told=workers > 1 and len(spread) > 1)
+                merged.add(task, manifest, report=workers > 1 and len(spread) > 1)
             track = _track_tasks(merged.spreads, shared, workers)
             for task, manifest in run_tasks(run_task, shared, track, workers):
-                merged.add(task, manifest, told=workers > 1 and len(track) > 1)
+                merged.add(task, manifest, report=workers > 1 and len(track) > 1)
         except TaskRefused as error:
             raise JobError(str(error), INPUT_EXIT) from error
     _finish(job, ends.output, shared.slots, merged.files)
@@ -102,7 +102,7 @@ def run(job: Job, ends: Ends, workers: int, temp_dir: str | None) -> Found:
         "processor_seconds": round(merged.seconds, 3),
         "peak_mb": round(merged.peak),
     }
-    return Found(dict(merged.counts), sorted(merged.unreferenced)[:MOST_NAMES], processes)
+    return PartitionTotals(dict(merged.counts), sorted(merged.unreferenced)[:MOST_NAMES], processes)
 
 
 class _Merged:
@@ -116,13 +116,13 @@ class _Merged:
         self.peak = 0.0
         self.spreads: dict[str, list[Spread]] = {"rows": [], "labels": []}
 
-    def add(self, task: SpreadTask | TrackTask, manifest: Manifest, told: bool) -> None:
+    def add(self, task: SpreadTask | TrackTask, manifest: Manifest, report: bool) -> None:
         self.files += manifest.files
         self.counts.update(manifest.counts)
         self.unreferenced.update(manifest.unreferenced)
         self.seconds += manifest.seconds
         self.peak = max(self.peak, manifest.peak)
-        if told:
+        if report:
             # The status line's; a task in this process has told it already.
             TALLY.update(manifest.counts)
         if isinstance(task, SpreadTask) and manifest.spread is not None and manifest.spread.path:

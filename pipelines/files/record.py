@@ -169,8 +169,8 @@ def rows_apart(
     apart = {name: counters[name] for name in NOT_BY_THEMSELVES if counters.get(name)}
     if counts["rows_in"] != counts["rows_out"] + counts["rows_failed"] + sum(apart.values()):
         others = [f"{many:,} {NOT_BY_THEMSELVES[name]}" for name, many in apart.items()]
-        told = [f"{counts['rows_out']:,} in {part}", f"{counts['rows_failed']:,} in failures"]
-        raise JobError(f"rows are missing: {counts['rows_in']:,} in, {', '.join(told + others)}")
+        named = [f"{counts['rows_out']:,} in {part}", f"{counts['rows_failed']:,} in failures"]
+        raise JobError(f"rows are missing: {counts['rows_in']:,} in, {', '.join(named + others)}")
     doubtful = {name: counters[name] for name in DOUBTFUL if counters.get(name)}
     return apart | doubtful
 
@@ -330,12 +330,12 @@ def performance_text(counts: dict[str, Any]) -> str:
         text += f"; {counts['coverage']:.1%} of the targets lie in their intervals"
     weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
     names = {_WEIGHT + plain_name(expert): expert for expert in EXPERTS}
-    told = [f"{names[name]} {share:.0%}" for name, share in list(weights.items())[:_MOST_EXPERTS]]
-    return text + (f"\nmain sub-models: {'; '.join(told)}" if told else "")
+    named = [f"{names[name]} {share:.0%}" for name, share in list(weights.items())[:_MOST_EXPERTS]]
+    return text + (f"\nmain sub-models: {'; '.join(named)}" if named else "")
 
 
-def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:
-    """Return in a few lines what came out of a run; `said`: what else is to be told of the rows."""
+def summary(record: dict[str, Any], more: Sequence[str], report: str) -> str:
+    """Return in a few lines what came out of a run; `more`: what else is to be told of the rows."""
     counts, seconds = record["counts"], record["seconds"]["total"]
     models = f"{counts['models']:,} device{'' if counts['models'] == 1 else 's'}"
     text = (
@@ -353,4 +353,4 @@ def summary(record: dict[str, Any], said: Sequence[str], report: str) -> str:
         text += f"\n{counts['labels_in']:,} labels in, {counts['labels_failed']:,} failed"
     if "predicted" in counts:
         text += "\n" + performance_text(counts)
-    return "\n".join([text, *said, f"report: {report}"])
+    return "\n".join([text, *more, f"report: {report}"])

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         raise explain(error, args.output) from error
     inputs = [*files.paths, snapshots.folder]
     parts = (*outputs, FAILURES)
-    with output_folder.held(args.output, parts, args.overwrite, inputs, args.typed):
+    with output_folder.locked(args.output, parts, args.overwrite, inputs, args.typed):
         with StatusLine(sys.stderr, files.rows, args.progress):
             totals, (bare, again) = run_pipeline(pipeline, UNREFERENCED, SCORED_AGAIN)
         found = _counts(args.output, totals, parts, learner)
@@ -120,18 +120,18 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **span,
         }
         write_record(args.output, record)
-    said = [
+    lines = [
         *span_lines(record, columns.sequence),
         *(f"warning:  {line}" for line in odd),
         *failure_lines(failed),
         *missing_lines(record),
     ]
     if reference is None:
-        said = [*said, NO_REFERENCE]
+        lines = [*lines, NO_REFERENCE]
     else:
         off = off_lines(args.output, record, "none that is complete in the snapshots")
-        said = [*off, *said]
-    say("\n".join([_summary(record), *scored_again_lines(record), *said]))
+        lines = [*off, *lines]
+    say("\n".join([_summary(record), *scored_again_lines(record), *lines]))
     return outcome.end(judged)
 
 

@@ -107,13 +107,13 @@ def _differences(args: argparse.Namespace, files: Input, job: Job) -> dict[str, 
     return find_differences(args.output, job.periods, job.columns.channels, groups)
 
 
-def _what_to_ask(said: str | None, job: Job, found: Mapping[str, int | float]) -> list[str]:
+def _what_to_ask(lines: str | None, job: Job, found: Mapping[str, int | float]) -> list[str]:
     """Return how to learn which models are off, where nothing was asked and the rows would tell.
 
-    `said` is what `--reference` says.
+    `lines` is what `--reference` says.
     """
     enough = found["rows_out"] >= ReferenceSpec.rows * max(found["models"], 1)
-    if said or job.reference is not None or job.learner is not None or not enough:
+    if lines or job.reference is not None or job.learner is not None or not enough:
         return []
     return ["to learn which devices are off, since when and in which channels: --reference first"]
 
@@ -181,7 +181,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         [input_dataset(info.path, columns, info.rows) for info in files.infos],
     )
     with (
-        output_folder.held(args.output, parts, args.overwrite, inputs, args.typed),
+        output_folder.locked(args.output, parts, args.overwrite, inputs, args.typed),
         lineage.failing(),
     ):
         lineage.tell(START)
@@ -231,7 +231,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         # The last of all: a run without it is not finished.
         write_record(args.output, record)
         lineage.complete(args.output, parts)
-    said = [
+    lines = [
         *span_lines(record, columns.sequence),
         *(f"warning:  {line}" for line in odd),
         *off_lines(
@@ -249,5 +249,5 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         *missing_lines(record),
         *unkept_lines(record),
     ]
-    say(summary(record, said, report))
+    say(summary(record, lines, report))
     return outcome.end(judged)

@@ -35,7 +35,7 @@ from pipelines.cli.command_line import ROWS_EXIT
 from pipelines.files.first_look import look_at_features, refuse_parts
 from pipelines.files.record import no_good_row
 from pipelines.job import JobError, say
-from pipelines.output_lock import folder_held
+from pipelines.output_lock import locked_folder
 from pipelines.report.page.page import templates
 from transforms.read.stretches import FirstGoodRows, first_rows_of
 
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     columns = look_at_features(looked, args.input[0])
     task = args.task or _task_of(columns.label_type)
     spec = parse_learner_spec({"task": task})
-    with folder_held(args.output, "--output", args.typed):
+    with locked_folder(args.output, "--output", args.typed):
         there = [name for name in _FILES if exists(join(args.output, name))]
         if there and not args.overwrite:
             path = join(args.output, there[0])

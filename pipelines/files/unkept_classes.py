@@ -43,8 +43,8 @@ def unkept_classes(
             if line["model_id"] in kept and line["label"] not in kept[line["model_id"]]:
                 found[line["label"]] += line["label_count"]
     names = sorted(found, key=lambda name: (-found[name], name))
-    told = {name: found[name] for name in names[:MOST_NAMED]}
-    about = {"labels": labels, "classes": len(names), "rows": told}
+    named = {name: found[name] for name in names[:MOST_NAMED]}
+    about = {"labels": labels, "classes": len(names), "rows": named}
     return {UNKEPT: {"max_classes": learner.max_classes, **about}}
 
 

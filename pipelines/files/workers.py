@@ -51,11 +51,11 @@ def prepare(args: argparse.Namespace, files: Input) -> None:
         ConfigError: as `workers_of`.
     """
     workers = workers_of(args)
-    if workers is not None and not alone(workers, [files]):
+    if workers is not None and not single_process(workers, [files]):
         start_server()
 
 
-def alone(workers: int, inputs: Sequence[Input]) -> bool:
+def single_process(workers: int, inputs: Sequence[Input]) -> bool:
     """Check whether the job needs no process but this one."""
     return workers <= 1 or _are_small(inputs)
 

@@ -93,7 +93,7 @@ def shown(totals: Mapping[str, int]) -> dict[str, int | float | None]:
 def describe(found: Mapping[str, int | float | None]) -> str:
     """Write what `shown` returned in words."""
     lag = found["mean_lag"]
-    said = [
+    lines = [
         f"{found['rows_read']:,} rows read",
         f"{found['rows_tracked']:,} tracked",
         f"{found['rows_waiting']:,} wait",
@@ -102,7 +102,7 @@ def describe(found: Mapping[str, int | float | None]) -> str:
         f"{found['dead_letters']:,} dead letters",
         f"mean lag {'-' if lag is None else f'{lag:,.1f} s'}",
     ]
-    return ", ".join([*said, *extras(found)])
+    return ", ".join([*lines, *extras(found)])
 
 
 def extras(totals: Mapping[str, int | float | None], *left_out: str) -> list[str]:

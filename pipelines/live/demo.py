@@ -64,12 +64,12 @@ class ShownModel:
         """Return the model's line."""
         row = self.features
         z = " ".join(f"{value:+.2f}" for value in (row.get("z") or ())[:SHOWN_Z])
-        said = f"{self.prediction.get('prediction')} ({self.prediction.get('label')})"
+        answer = f"{self.prediction.get('prediction')} ({self.prediction.get('label')})"
         scored = self.correct.total()
         right = f"{self.correct[True] / scored:.0%}" if scored else "-"
         return (
             f"  {name:<12} row {row.get('index', 0):>6,}  loss {row.get('loss', 0.0):.4f}  "
-            f"z {z} ...  predicted {said:<14} right so far {right}"
+            f"z {z} ...  predicted {answer:<14} right so far {right}"
         )
 
 
@@ -173,7 +173,7 @@ def _show(folder: str, replay: subprocess.Popen[bytes], interruption: Interrupti
     }
     once = {name: Once() for name in readers}
     models: dict[str, ShownModel] = {}
-    begun = last = shown = time.monotonic()
+    started = last = shown = time.monotonic()
     while replay.poll() is None or time.monotonic() - last < (QUIET if models else FIRST):
         for name, reader in readers.items():
             interruption.check()
@@ -183,8 +183,8 @@ def _show(folder: str, replay: subprocess.Popen[bytes], interruption: Interrupti
                     _take(name, row, models.setdefault(row["model_id"], ShownModel()))
         if last > shown and time.monotonic() - shown >= SHOW_EVERY:
             shown = time.monotonic()
-            _show_models(shown - begun, len(once[FEATURES]), models)
-    _show_models(last - begun, len(once[FEATURES]), models)
+            _show_models(shown - started, len(once[FEATURES]), models)
+    _show_models(last - started, len(once[FEATURES]), models)
     for reader in readers.values():
         reader.close()
 

@@ -114,7 +114,7 @@ NUMBER_NO_TIME = re.compile(r" = -?[\d.e+]+: no time in the years ")
 TIME_UNIT = "; --time-unit says what such numbers count: s, ms, us or ns"
 
 
-class Refusals:
+class RefusedCounts:
     """Looks for why messages are refused, in the topic of the dead letters.
 
     Args:
@@ -136,7 +136,7 @@ class Refusals:
         found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
         self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
         self._known = self._highs()
-        self._told = 0
+        self._reported = 0
 
     def close(self) -> None:
         """Close the consumer."""
@@ -147,7 +147,7 @@ class Refusals:
         highs = self._highs()
         new = {part: high - self._known.get(part, 0) for part, high in highs.items()}
         count = sum(new.values())
-        if count < max(10 * self._told, 1):
+        if count < max(10 * self._reported, 1):
             return None
         part = max(new, key=lambda part: new[part])
         place = confluent_kafka.TopicPartition(self._topic, part, highs[part] - 1)
@@ -156,7 +156,7 @@ class Refusals:
         letter = None if message is None or message.error() else letter_of(message)
         if letter is None:
             return None
-        self._told = count
+        self._reported = count
         hint = TIME_UNIT if NUMBER_NO_TIME.search(letter.reason) else ""
         return f"refused: {fit(printable(letter.reason))}{hint} (all of them: {self._command})"
 
@@ -177,7 +177,7 @@ MORE = 2
 """Rows of a warm-up that is worth a word."""
 
 
-class Said(NamedTuple):
+class JobSettings(NamedTuple):
     """What the status line depends on of a job's settings.
 
     Attributes:
@@ -189,13 +189,13 @@ class Said(NamedTuple):
     outputs: tuple[str, ...]
 
 
-NOTHING = Said(1, ())
+NOTHING = JobSettings(1, ())
 
 
-def said_of(settings: Mapping[str, Any]) -> Said:
+def said_of(settings: Mapping[str, Any]) -> JobSettings:
     """Return what the status line depends on, of `Job.settings`."""
     outputs = tuple(name for name, setting in ALARMS.items() if settings.get(setting))
-    return Said(int(settings["tracker"].get("warmup", 1)), outputs)
+    return JobSettings(int(settings["tracker"].get("warmup", 1)), outputs)
 
 
 class _ReadCount(NamedTuple):
@@ -211,28 +211,30 @@ class LiveStatusLine:
     Args:
         stream: Where to; a line a time unless it is a terminal.
         show: None: only on a terminal.
-        said: What of the job's settings it depends on.
+        job_settings: What of the job's settings it depends on.
     """
 
-    def __init__(self, stream: TextIO, show: bool | None, said: Said = NOTHING) -> None:
+    def __init__(
+        self, stream: TextIO, show: bool | None, job_settings: JobSettings = NOTHING
+    ) -> None:
         """Keep the arguments; see the class."""
         self._stream = stream
-        self._said = said
+        self._job_settings = job_settings
         self._came = 0.0
         self._terminal = stream.isatty()
         self.shown = self._terminal if show is None else show
         self._looks: deque[_ReadCount] = deque()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def tell(self, troubles: Sequence[str]) -> None:
         """Write down, on lines of their own, what is wrong, each once; and that nothing is."""
         # Whether it is being started again or was is one trouble, told once.
         found = {re.sub(r"\d+ s\b( ago and \w+)?", "", text): text for text in troubles}
-        new = [text for kind, text in found.items() if kind not in self._told]
-        if self._told and not found:
+        new = [text for kind, text in found.items() if kind not in self._reported]
+        if self._reported and not found:
             new = ["the job runs well again"]
         self.write(new)
-        self._told = set(found)
+        self._reported = set(found)
 
     def write(self, lines: Sequence[str]) -> None:
         """Write lines of their own."""
@@ -271,11 +273,13 @@ class LiveStatusLine:
         parts = [f"{read:,} rows read", f"{rate:,.0f} rows/s", f"{tracked:,} tracked"]
         wait = waiting(totals)
         if wait:
-            why = f" for the warm-up ({self._said.warmup:,} rows of a model)"
-            parts.append(f"{wait:,} wait{'' if tracked or self._said.warmup < MORE else why}")
+            why = f" for the warm-up ({self._job_settings.warmup:,} rows of a model)"
+            parts.append(
+                f"{wait:,} wait{'' if tracked or self._job_settings.warmup < MORE else why}"
+            )
         parts.append(f"no row read for {quiet:,.0f} s" if quiet > QUIET else f"lag {lag}")
         parts += [f"{totals.get(f'rows_{name}', 0):,} {name}" for name in ("late", "failed")]
-        parts += [counted(totals, name) for name in self._said.outputs]
+        parts += [counted(totals, name) for name in self._job_settings.outputs]
         return ", ".join([*parts, *extras(totals, *ALARMS)])
 
 
@@ -298,7 +302,7 @@ def follow(
         KerneltrackError: if the job failed, or Flink has not answered for `SILENCE`.
     """
     line = LiveStatusLine(sys.stderr, show, said_of(record.settings))
-    newest, refusals = NewestTime(ends), Refusals(ends, kafka)
+    newest, refusals = NewestTime(ends), RefusedCounts(ends, kafka)
     inputs = InputWatch(ends.client, record, place.flink)
     try:
         with Interruption() as interruption:
@@ -355,7 +359,7 @@ def _look(
     place: Place,
     record: Record,
     newest: NewestTime,
-    refusals: Refusals,
+    refusals: RefusedCounts,
     inputs: InputWatch,
     line: LiveStatusLine,
 ) -> bool:

@@ -175,8 +175,8 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         taken.deleted,
     )
     record.write(place.state / f"{flink_job}.json")
-    begun = "goes on from " + left.path if left else f"reads {args.topic} from {args.begin}"
-    say(f"job {name} ({flink_job}) runs: it {begun}")
+    origin = "goes on from " + left.path if left else f"reads {args.topic} from {args.begin}"
+    say(f"job {name} ({flink_job}) runs: it {origin}")
     if args.detach:
         return 0
     return follow(place, record, ends, args.progress, stream_options.kafka_words(args))

@@ -28,7 +28,7 @@ from pipelines.local.engine import Engine
 from pipelines.local.models import Models
 from pipelines.local.steps import LocalSteps
 from pipelines.local.store import Offsets, Store
-from pipelines.output_lock import folder_held
+from pipelines.output_lock import locked_folder
 from pipelines.topics.admin import Topics, are_offsets, start_offsets
 from transforms.read.columns import Columns
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     flags = stream_options.RUNNER.read(
         args, checkpointing_interval=CHECKPOINT_INTERVAL, max_bundle_size=MOST_MESSAGES
     )
-    with folder_held(folder, "--state-folder", args.typed):
+    with locked_folder(folder, "--state-folder", args.typed):
         store = Store(folder)
         with closing(store):
             registry = kafka_options.registry_settings(args)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerneltrack.errors import DataError, printable
-from pipelines.output_lock import folder_held
+from pipelines.output_lock import locked_folder
 from pipelines.report.data.files import read_run, write_page
 from pipelines.report.data.report import report_of
 from pipelines.report.page.data_block import further_blocks
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
         DataError: as `write_report`.
     """
     read_run(args.output)
-    with folder_held(args.output, "DIR", args.typed, make=False):
+    with locked_folder(args.output, "DIR", args.typed, make=False):
         written = write_report(args.output, asked=args.device)
     sys.stdout.write(printable(written) + "\n")
     return 0

@@ -49,7 +49,7 @@ class Letter:
         """Whether the message could no longer be read when it was refused."""
         return self.reason.endswith(NOT_IN_KAFKA)
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Return what it says, as a line of text can have it."""
         topic, partition, offset = self.at
         return {
@@ -65,13 +65,13 @@ class Letter:
     def headers(self) -> list[tuple[str, bytes]]:
         """What the message says, sent once more, of where it comes from."""
         topic, partition, offset = self.at
-        told = {
+        fields = {
             "replayed-topic": topic,
             "replayed-partition": str(partition),
             "replayed-offset": str(offset),
             "replayed-reason": self.reason,
         }
-        return [(name, text.encode()) for name, text in told.items()]
+        return [(name, text.encode()) for name, text in fields.items()]
 
 
 @dataclass(frozen=True)
@@ -202,15 +202,15 @@ def _letters(client: dict[str, Any], topic: str, partitions: int) -> Iterator[Le
 def letter_of(message: Any) -> Letter | None:
     """Return a message of Kafka's client as a dead letter; None if it is none."""
     headers = message.headers() or ()
-    told = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
-    if any(name not in told for name in NEEDED):
+    fields = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+    if any(name not in fields for name in NEEDED):
         return None
     try:
-        partition, offset, timestamp = (int(told[name]) for name in NEEDED[1:4])
+        partition, offset, timestamp = (int(fields[name]) for name in NEEDED[1:4])
     except ValueError:
         return None
-    at = (told["topic"], partition, offset)
-    return Letter(at, timestamp, told["reason"], message.key(), message.value())
+    at = (fields["topic"], partition, offset)
+    return Letter(at, timestamp, fields["reason"], message.key(), message.value())
 
 
 def _text(value: bytes | None) -> str | None:

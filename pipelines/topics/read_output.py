@@ -144,7 +144,7 @@ class OutputReader:
         """Return the rows of one message; see `rows`. Of a dead letter it is what it says."""
         letter = letter_of(message)
         if letter is not None:
-            yield letter.told()
+            yield letter.fields()
             return
         if message.value() is None and message.key() is not None:
             yield {"model_id": message.key().decode("utf-8"), "state": GONE}

@@ -239,11 +239,11 @@ def _flags(columns: Columns, form: str) -> list[str]:
         feature.name if feature.width is None else f"{feature.name}[{feature.width}]"
         for feature in columns.features
     ]
-    told = [] if form == "json" else ["--format", form]
+    flags = [] if form == "json" else ["--format", form]
     if columns.long is not None:
         names = list(columns.long.channels)
-        told += ["--metric", columns.long.metric, "--value", columns.long.value]
-    words = [*told, "--features", *names, "--time", "time", "--time-unit", "ns"]
+        flags += ["--metric", columns.long.metric, "--value", columns.long.value]
+    words = [*flags, "--features", *names, "--time", "time", "--time-unit", "ns"]
     if columns.label is not None:
         words += ["--label", columns.label]
         # A live job, which sees no file first, takes labels for texts.
@@ -273,7 +273,7 @@ def _send_all(
     interruption: Interruption,
 ) -> int:
     """Send each message when it is due; return the number of rows."""
-    begun, first, sent = time.time_ns(), int(replay.times[0]), 0
+    began, first, sent = time.time_ns(), int(replay.times[0]), 0
     started = time.monotonic_ns()  # The wall clock may jump.
     for message in messages:
         if args.speed:
@@ -284,7 +284,7 @@ def _send_all(
             break
         times = replay.times[message.rows]
         if args.times == "now":
-            times = begun + ((times - first) / (args.speed or 1)).astype(np.int64)
+            times = began + ((times - first) / (args.speed or 1)).astype(np.int64)
         value = replay.value(message.rows, times, args.message_format)
         sender.send(args.topic, message.key, value)
         sent += len(message.rows)

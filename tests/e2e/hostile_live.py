@@ -143,9 +143,9 @@ def _assert_letters(live: Live, refused: dict[int, Sendable], topic: str) -> Non
 
     def all_came() -> bool:
         for letter in reader.messages():
-            told = {name: value.decode() for name, value in letter.headers()}
-            assert int(told["offset"]) not in found
-            found[int(told["offset"])] = (letter.key(), letter.value(), told)
+            reported = {name: value.decode() for name, value in letter.headers()}
+            assert int(reported["offset"]) not in found
+            found[int(reported["offset"])] = (letter.key(), letter.value(), reported)
         return len(found) >= len(refused)
 
     wait_for("the dead letters' content", all_came)
@@ -154,14 +154,14 @@ def _assert_letters(live: Live, refused: dict[int, Sendable], topic: str) -> Non
     # One partition, filled in order: a message's place is its offset.
     assert found.keys() == refused.keys()
     for offset, each in refused.items():
-        key, value, told = found[offset]
+        key, value, reported = found[offset]
         assert (key, value) == (each.key, each.value)
-        assert (told["topic"], told["partition"]) == (live.topic, "0")
-        assert int(told["timestamp"]) == each.timestamp
-        assert int(told["refused"]) == each.bad
-        assert told["reason"]
-        rows = json.loads(told["rows"])
-        assert len(rows) in ({1} if each.good else {0, 1}), told
+        assert (reported["topic"], reported["partition"]) == (live.topic, "0")
+        assert int(reported["timestamp"]) == each.timestamp
+        assert int(reported["refused"]) == each.bad
+        assert reported["reason"]
+        rows = json.loads(reported["rows"])
+        assert len(rows) in ({1} if each.good else {0, 1}), reported
         if each.good:
             assert rows[0][0] == 2
 

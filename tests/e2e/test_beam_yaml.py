@@ -108,11 +108,11 @@ def test_predictions_and_windows_are_those_of_the_arrays(
         assert features.z is not None
         own = apply_scaling(Scaling(state.shift, state.scale), x, 4.0) / np.sqrt(2.0)
         _, wanted = kt.learn_all(ridge, np.hstack([own, features.z]), labels)
-        said = sorted(
+        output_text = sorted(
             (line for line in read("predictions") if line["model_id"] == pump),
             key=lambda line: line["index"],
         )
-        assert [line["prediction"] for line in said] == wanted.names
+        assert [line["prediction"] for line in output_text] == wanted.names
         windows = [line for line in read("windows") if line["model_id"] == pump]
         assert sum(line["rows"] for line in windows) == len(x)
         assert all(0 < line["mismatch"] <= line["trace_bound"] for line in windows)

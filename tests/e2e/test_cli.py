@@ -468,12 +468,12 @@ def test_help_is_a_screen_and_says_where_the_rest_is(
     name: str, lines: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    said = []
+    output_text = []
     for flag in ("--help", "--help-all", "--help"):
         with pytest.raises(SystemExit):
             run_main([name, flag])
-        said.append(capsys.readouterr().out)
-    short, whole, again = said
+        output_text.append(capsys.readouterr().out)
+    short, whole, again = output_text
     assert short == again
     assert len(short.splitlines()) <= lines
     flags = re.findall(r"^  (?:-h, )?(--[a-z-]+)", short, re.M)

@@ -144,8 +144,8 @@ def test_dead_letters_are_sent_once_more(
             assert (one.key(), one.value()) == (message.key, message.value)
             assert one.timestamp()[1] == message.timestamp
             assert target or one.partition() == message.partition
-            told = {name: value.decode() for name, value in one.headers()}
-            assert told == {
+            reported = {name: value.decode() for name, value in one.headers()}
+            assert reported == {
                 "replayed-topic": live.topic,
                 "replayed-partition": str(message.partition),
                 "replayed-offset": str(offset),

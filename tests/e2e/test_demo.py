@@ -56,10 +56,12 @@ def test_the_fleet_is_the_same_each_time() -> None:
 def test_the_readme_names_what_is_broken() -> None:
     """Kinds and channels of the four, those that are off before any others."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = re.findall(r"^  pump-(\d+): since \S+ \S+ UTC, (\w+), (.*)$", readme, re.M)
+    reported = re.findall(r"^  pump-(\d+): since \S+ \S+ UTC, (\w+), (.*)$", readme, re.M)
     pumps = list(fleet.pumps(240, fleet.SEED, fleet.ROWS))
-    assert [int(place) for place, _, _ in told] == [n for n, pump in enumerate(pumps) if pump.kind]
-    for place, kind, named in told:
+    assert [int(place) for place, _, _ in reported] == [
+        n for n, pump in enumerate(pumps) if pump.kind
+    ]
+    for place, kind, named in reported:
         pump = pumps[int(place)]
         channels = {fleet.CHANNELS[channel] for channel in pump.channels}
         assert kind == pump.kind
@@ -80,12 +82,12 @@ def test_what_the_demo_finds(
 ) -> None:
     flags = [flag.replace("build/", f"{made}/") for flag in command()]
     assert main(flags) == 0
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     made_pumps = enumerate(fleet.pumps(PUMPS, fleet.SEED, fleet.ROWS))
     broken = [f"pump-{place:03}" for place, pump in made_pumps if pump.kind]
     assert len(broken) == 1
-    assert f"1 of {PUMPS + 4} devices was off" in told
-    assert broken[0] in told
+    assert f"1 of {PUMPS + 4} devices was off" in reported
+    assert broken[0] in reported
     episodes = pq.read_table(made / "demo" / "episodes").to_pylist()
     assert {line["model_id"] for line in episodes} == set(broken)
     rows = [line["start_index"] for line in episodes]
@@ -93,7 +95,7 @@ def test_what_the_demo_finds(
     page = (made / "demo" / "report.html").read_text(encoding="utf-8")
     assert broken[0] in page
     # Seven exercises: by chance one in seven would be right.
-    right = re.search(r"met a label: ([0-9.]+)% correct", told)
+    right = re.search(r"met a label: ([0-9.]+)% correct", reported)
     assert right is not None
     assert float(right[1]) > 40
     assert "Labels came later than the rows" in page
@@ -102,7 +104,7 @@ def test_what_the_demo_finds(
 
 def test_the_readme_tells_what_broke() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = {
+    reported = {
         name: (kind, set(channels.split(", ")))
         for name, kind, channels in re.findall(
             r"^  (pump-\d+): since .*?, (\w+), (.*)$", text, re.M
@@ -113,10 +115,10 @@ def test_the_readme_tells_what_broke() -> None:
         for place, pump in enumerate(fleet.pumps(240, fleet.SEED, fleet.ROWS))
         if pump.kind is not None
     }
-    assert told.keys() == broken.keys()
+    assert reported.keys() == broken.keys()
     for name, (kind, channels) in broken.items():
-        assert told[name][0] == kind
-        assert told[name][1] & channels
+        assert reported[name][0] == kind
+        assert reported[name][1] & channels
 
 
 def test_the_readmes_command_runs_on_a_table(

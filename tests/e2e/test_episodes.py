@@ -45,9 +45,9 @@ def test_the_broken_ones_are_named_at_the_end(
     at = next(place for place, line in enumerate(lines) if "devices were off" in line)
     assert lines[at] == "2 of 12 devices were off, all to the end:"
     for line in lines[at + 1 : at + 3]:
-        name, said = line.strip().split(": ", 1)
+        name, output_text = line.strip().split(": ", 1)
         kind, channel = BROKEN[name]
-        since, said_kind, first, *_ = said.removeprefix("since ").split(", ")
+        since, said_kind, first, *_ = output_text.removeprefix("since ").split(", ")
         assert (said_kind, first) == (kind, f"ch{channel}")
         assert since.startswith(("1970-01-01 09:", "1970-01-01 10:"))
 
@@ -184,10 +184,10 @@ def test_without_a_reference_nothing_is_said(
     fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:
     assert track(fleet, tmp_path / "out", *flags) == 0
-    said = capsys.readouterr().out
-    assert "were off" not in said
+    output_text = capsys.readouterr().out
+    assert "were off" not in output_text
     # Where nothing was asked the last lines say how to.
-    assert ("which devices are off" in said) == (not flags)
+    assert ("which devices are off" in output_text) == (not flags)
     assert not (tmp_path / "out" / "episodes").exists()
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "Which devices are off" not in page
@@ -222,9 +222,9 @@ def test_bad_settings_are_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     flags: tuple[str, ...],
-    said: str,
+    output_text: str,
 ) -> None:
     assert track(fleet, tmp_path / "out", *flags) == 2
     errors = capsys.readouterr().err
-    assert said in errors
+    assert output_text in errors
     assert len(errors.splitlines()) == 1

@@ -92,10 +92,10 @@ def test_mlflow_loads_the_folder_and_says_what_the_fleet_says(job: Path, tmp_pat
     names = [column.name for column in model.metadata.signature.inputs]
     assert names == ["pump", "at", *CHANNELS]
     fresh = rows_of(seed=1).drop_columns(["load"]).to_pandas()
-    said, wanted = model.predict(fresh), kt.Fleet.load(job).score(fresh)
-    assert said.columns.tolist() == wanted.columns.tolist()
-    assert said.equals(wanted)
-    assert set(said["prediction"]) == {"high", "low"}
+    output_text, wanted = model.predict(fresh), kt.Fleet.load(job).score(fresh)
+    assert output_text.columns.tolist() == wanted.columns.tolist()
+    assert output_text.equals(wanted)
+    assert set(output_text["prediction"]) == {"high", "low"}
     assert not list((tmp_path / "model").rglob("*.pkl"))
 
 
@@ -137,7 +137,7 @@ def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(
     full.mkdir()
     (full / "theirs").write_text("")
     capsys.readouterr()
-    for folder, to, output, flags, said in [
+    for folder, to, output, flags, output_text in [
         (job, "onnx", "new", ("--model", "c"), "--model = 'c': must be one that has a snapshot"),
         (job, "mlflow", "new", ("--model", "c"), "= 'c': must be one that has a snapshot"),
         (job, "onnx", "full", (), "--output = "),
@@ -147,7 +147,7 @@ def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(
         (tmp_path / "none", "onnx", "new", (), "cannot be read"),
     ]:
         assert export(folder, to, tmp_path / output, *flags) == 2
-        assert said in capsys.readouterr().err
+        assert output_text in capsys.readouterr().err
         assert not (tmp_path / "new").exists()
     assert [path.name for path in full.iterdir()] == ["theirs"]
     elsewhere = ["export", str(job), "--to", "onnx", "--output", "gs://bucket/graphs"]

@@ -217,12 +217,12 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     ],
 )
 def test_a_job_that_a_signal_ends_leaves_nothing_half_written(
-    numbers: list[int], code: int, said: str, long_job: list[str], tmp_path: Path
+    numbers: list[int], code: int, output_text: str, long_job: list[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     stopped = start_and_stop([*long_job, "--output", str(out)], *numbers)
     lines = [line for line in stopped.stderr.splitlines() if " rows/s" not in line]
-    assert lines == [f"kerneltrack: {said}: run the same command with --overwrite"]
+    assert lines == [f"kerneltrack: {output_text}: run the same command with --overwrite"]
     assert stopped.returncode == code
     assert sorted(os.listdir(out)) == ["failures", "features", "snapshots"]
     for name in files_under(out):
@@ -266,7 +266,7 @@ def test_a_wrong_value_names_file_row_and_reason(tmp_path: Path) -> None:
     assert [(row[0], row[1], row[2]) for row in failures] == [
         (None if row in {11, 13} else "m", "in.csv", row) for row in (7, 9, 11, 13, 15, 17, 19)
     ]
-    said = {row[2]: row[3] for row in failures}
+    output_text = {row[2]: row[3] for row in failures}
     for row, words in {
         7: "abc",
         9: "2024-13-01",
@@ -276,17 +276,19 @@ def test_a_wrong_value_names_file_row_and_reason(tmp_path: Path) -> None:
         17: "-1e+308",
         19: "missing",
     }.items():
-        assert words in said[row], said[row]
+        assert words in output_text[row], output_text[row]
     assert record_of(tmp_path / "out")["counts"]["rows_failed"] == 7
     assert array_of(features_of(tmp_path / "out"), "row").tolist() == sorted(
-        set(range(40)) - set(said)
+        set(range(40)) - set(output_text)
     )
 
 
 CSV = "m,t,a,b\n"
 
 
-def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str], str]:
+def reported(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> tuple[int, list[str], str]:
     """Run a command; returns its exit code, its lines from the totals on, and its error."""
     capsys.readouterr()
     code = main(arguments)
@@ -306,7 +308,7 @@ def test_a_job_of_which_all_rows_failed_says_why(
     path, out = tmp_path / "in.csv", tmp_path / "out"
     path.write_text(CSV + "\n".join(rows) + "\n")
     flags = ["--model-id", "m", "--time", "t", "--features", "a", "b", *SMALL]
-    code, lines, error = told(["track", str(path), *flags, "--output", str(out)], capsys)
+    code, lines, error = reported(["track", str(path), *flags, "--output", str(out)], capsys)
     assert code == 3
     assert lines[0].startswith("61 rows in: 0 features of 0 devices, 61 failed; ")
     assert lines[1:] == [
@@ -353,7 +355,7 @@ def test_more_failures_than_allowed(
     }
     jobs[scores] += ["--snapshots", f"{out}/snapshots"]
     for output, arguments in jobs.items():
-        found, lines, error = told(arguments, capsys)
+        found, lines, error = reported(arguments, capsys)
         assert found == code
         (at,) = [at for at, line in enumerate(lines) if line.startswith("failed:")]
         assert lines[at : at + 2] == [
@@ -361,8 +363,8 @@ def test_more_failures_than_allowed(
             "(--null-values x, if that stands for a missing value)",
             f"          such as {path}, row 3 (m): b = 'x'",
         ]
-        said = f"--max-failures {allowed}: 5 of 50 rows failed (10.00%)"
-        whole = f"kerneltrack: {said}; the outputs are complete for a look\n"
+        output_text = f"--max-failures {allowed}: 5 of 50 rows failed (10.00%)"
+        whole = f"kerneltrack: {output_text}; the outputs are complete for a look\n"
         assert error == (whole if code else "")
         record = record_of(output)
         assert record["outcome"] == ("too many rows failed" if code else "done")
@@ -377,7 +379,7 @@ def test_labels_of_which_none_is_met(tmp_path: Path, capsys: pytest.CaptureFixtu
     labels.write_text("model_id,index,label\n" + "".join(f"no,{i},True\n" for i in range(9)))
     flags = ["--model-id", "model_id", "--time", "time", "--learner", "ridge", *SMALL]
     flags += ["--labels", str(labels), "--label-index", "index"]
-    code, lines, error = told(["track", source, *flags, "--output", str(out)], capsys)
+    code, lines, error = reported(["track", source, *flags, "--output", str(out)], capsys)
     assert code == 3
     assert lines[3].startswith("times: ")
     assert [*lines[1:3], *lines[4:6]] == [
@@ -395,7 +397,7 @@ def test_an_input_without_rows_says_so(tmp_path: Path, capsys: pytest.CaptureFix
     path, out = tmp_path / "in.csv", tmp_path / "out"
     path.write_text(CSV)
     flags = ["--features", "a", "b", "--max-failures", "0", *SMALL, "--output", str(out)]
-    code, lines, error = told(["track", str(path), *flags], capsys)
+    code, lines, error = reported(["track", str(path), *flags], capsys)
     assert (code, lines[-1], error) == (0, "the input holds no rows", "")
     assert (record_of(out)["outcome"], record_of(out)["exit_code"]) == ("no rows", 0)
 

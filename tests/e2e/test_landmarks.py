@@ -130,14 +130,14 @@ def test_a_job_starts_from_them(source: Path, tmp_path: Path, tracker: str, name
     # Every model's features are those of the core alone, bit for bit.
     spec = parse_spec({"tracker": tracker, "rank": 4, "budget": 9})
     start = decode(marks.read_bytes(), str(marks))
-    told = pq.read_table(out / "features").sort_by(
+    reported = pq.read_table(out / "features").sort_by(
         [("model_id", "ascending"), ("row", "ascending")]
     )
     for model_id in set(TABLE["model_id"].to_pylist()):
         of_model = np.array(TABLE["model_id"].to_pylist()) == model_id
         begun = start_from(spec, start, model_id)
         _, features = get_tracker(tracker).update(spec, begun, ROWS[of_model])
-        lines = told.filter(np.array(told["model_id"].to_pylist()) == model_id)
+        lines = reported.filter(np.array(reported["model_id"].to_pylist()) == model_id)
         assert lines["loss"].to_numpy().tobytes() == features.loss.tobytes()
         assert lines["index"].to_pylist() == features.index.tolist()
 

@@ -251,9 +251,9 @@ def test_a_learner_is_told_the_row_beside_its_features(
     learner = get_learner(spec.learner)
     names = [None if label is None else str(label) for label in model.label]
     begun = learner.begin(spec, inputs.shape[1], channels)
-    expected, said = learner.update(spec, begun, inputs, names)
+    expected, output_text = learner.update(spec, begun, inputs, names)
     lines = lines_of(tmp_path / "out", "predictions")["m/0"]
-    assert [line["prediction"] for line in lines] == said.names
+    assert [line["prediction"] for line in lines] == output_text.names
     found = codec.decode_learner(snapshots_of(tmp_path / "out")["m%2F0@learner.safetensors"])
     same_state(found.state, expected)
 
@@ -267,9 +267,9 @@ def test_classes_without_room_are_named(tmp_path: Path, capsys: pytest.CaptureFi
     many = table.column("label").to_pylist().count(late)
     found = record_of(tmp_path / "out")["unkept_classes"]
     assert found == {"max_classes": 2, "labels": many, "classes": 1, "rows": {late: many}}
-    said = capsys.readouterr().out
-    assert f"warning:  {many} labels are of classes that their model had no room for" in said
-    assert f"(--learner-max-classes): {late}\n" in said
+    output_text = capsys.readouterr().out
+    assert f"warning:  {many} labels are of classes that their model had no room for" in output_text
+    assert f"(--learner-max-classes): {late}\n" in output_text
     track(source, *COLUMNS, *SMALL, *RIDGE, "--output", str(tmp_path / "all"))
     assert "unkept_classes" not in record_of(tmp_path / "all")
     assert "no room" not in capsys.readouterr().out
@@ -288,10 +288,10 @@ def test_costs_and_weights_are_flags(tmp_path: Path) -> None:
     assert record_of(tmp_path / "out")["learner"]["costs"] == [[label, prediction, 20.0]]
     model = learned_from(table, SPEC)
     names = [None if label is None else str(label) for label in model.label]
-    _, said = learn_all(spec, model.z, names)
+    _, output_text = learn_all(spec, model.z, names)
     lines = lines_of(tmp_path / "out", "predictions")["m/0"]
-    assert [line["prediction"] for line in lines] == said.names
-    assert said.names != learn_all(RidgeSpec(), model.z, names)[1].names
+    assert [line["prediction"] for line in lines] == output_text.names
+    assert output_text.names != learn_all(RidgeSpec(), model.z, names)[1].names
 
 
 def test_sets_of_classes_are_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,9 +307,10 @@ def test_sets_of_classes_are_a_flag(tmp_path: Path, capsys: pytest.CaptureFixtur
         rows += [row for row in records if row["correct"] is not None]
     held = sum(row["label"] in row["set"] for row in rows) / len(rows)
     size = sum(len(row["set"]) for row in rows) / len(rows)
-    said = capsys.readouterr().out
+    output_text = capsys.readouterr().out
     assert (
-        f"{held:.1%} of the labels lie in their sets of {size:.2f} classes on the average" in said
+        f"{held:.1%} of the labels lie in their sets of {size:.2f} classes on the average"
+        in output_text
     )
     learned = record_of(tmp_path / "out")["counts"]
     assert "coverage" in str(learned)
@@ -335,9 +336,11 @@ def test_a_learner_gets_rows_as_a_moving_scale_had_them(inputs: str, tmp_path: P
     given, channels = inputs_of(spec, features.z, tracker, state, rows, features.x)
     names = [None if label is None else str(label) for label in array_of(table, "label")]
     learner = get_learner("ridge")
-    _, said = learner.update(spec, learner.begin(spec, given.shape[1], channels), given, names)
+    _, output_text = learner.update(
+        spec, learner.begin(spec, given.shape[1], channels), given, names
+    )
     lines = lines_of(tmp_path / "out", "predictions")["m/0"]
-    assert [line["prediction"] for line in lines] == said.names
+    assert [line["prediction"] for line in lines] == output_text.names
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if name != "ridge"])

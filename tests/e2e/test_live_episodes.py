@@ -110,9 +110,9 @@ def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
         assert [line["state"] for line in lines] == ["learning", "normal", *off]
         assert [line["rows"] - 1 for line in lines[3:-1]] == further
         assert [line["rows"] for line in lines[:2]] == [0, 385]
-        said = wanted.filter(pa.compute.equal(wanted["model_id"], name)).to_pylist()
-        changed = [*lines[2:3], *lines[-1:]] if said else []
-        for line, episode in zip(changed, said, strict=True):
+        output_text = wanted.filter(pa.compute.equal(wanted["model_id"], name)).to_pylist()
+        changed = [*lines[2:3], *lines[-1:]] if output_text else []
+        for line, episode in zip(changed, output_text, strict=True):
             assert line["rows"] == episode["index"] + 1
             for column in ("episode", "kind", "severity", "p", "start_index", "last_index"):
                 assert line[column] == episode[column], column

@@ -88,12 +88,12 @@ def test_the_order_of_rows_tells(
             "nonexistent_failed": 1,
         },
     }
-    said = capsys.readouterr().out
+    output_text = capsys.readouterr().out
     assert (
         "25 rows with a local time that comes twice in Europe/Berlin: 24 resolved by the order "
         "of rows, 1 failed\n1 row with a local time that does not exist in Europe/Berlin: failed "
         "(--time-nonexistent shift takes them)\n"
-    ) in said
+    ) in output_text
 
 
 def test_by_default_they_fail(
@@ -132,12 +132,15 @@ def test_they_are_all_the_first_or_the_second(
         "nonexistent_failed": 0,
     }
     assert record["local_times"]["rows"] == counts
-    said = capsys.readouterr().out
+    output_text = capsys.readouterr().out
     which = "first" if mode == "earliest" else "second"
     assert f"25 rows with a local time that comes twice in Europe/Berlin: taken as the {which}" in (
-        said
+        output_text
     )
-    assert "1 row with a local time that does not exist in Europe/Berlin: moved to the end" in said
+    assert (
+        "1 row with a local time that does not exist in Europe/Berlin: moved to the end"
+        in output_text
+    )
 
 
 def _times(features: pa.Table) -> dict[str, list[datetime]]:
@@ -175,7 +178,7 @@ def test_labels_of_their_own_are_matched_by_the_order_of_theirs(
 )
 def test_other_commands_read_local_times_alike(
     command: Sequence[str],
-    told: str,
+    reported: str,
     folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -191,9 +194,9 @@ def test_other_commands_read_local_times_alike(
     assert main(
         [name, str(source), *flags, *COLUMNS, "--time-zone", BERLIN, "--time-ambiguous", "infer"]
     ) == 0  # fmt: skip
-    said = capsys.readouterr().out
-    assert told in said
-    assert "27 rows with a local time that comes twice in Europe/Berlin: 24 resolved" in said
+    output_text = capsys.readouterr().out
+    assert reported in output_text
+    assert "27 rows with a local time that comes twice in Europe/Berlin: 24 resolved" in output_text
     if name == "score":
         record = json.loads((folder / "scored" / "run.json").read_text())
         assert record["local_times"]["rows"]["ambiguous_failed"] == 3

@@ -15,7 +15,7 @@ import pytest
 from pipelines.cli.beam_options import DEFAULT_RUNNER
 from pipelines.cli.command_line import ROWS_EXIT
 from pipelines.cli.main import main
-from pipelines.output_lock import file_held, folder_held
+from pipelines.output_lock import locked_file, locked_folder
 from pipelines.report import write_report
 from pipelines.run_folder import RUN
 from tests.e2e.jobs import COLUMNS, ROOT, SMALL, environment, record_of, sensor_table, track, write
@@ -48,7 +48,7 @@ def test_a_held_output_is_refused_by_every_command(
     shutil.copytree(run / "out", out)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     flags = [*COLUMNS, "--output", str(out), "--overwrite"]
-    with folder_held(str(out), "--output", OTHER):
+    with locked_folder(str(out), "--output", OTHER):
         for given, flag in (
             (["track", source, *flags, *SMALL], "--output"),
             (["score", source, *flags, "--snapshots", snapshots], "--output"),
@@ -60,7 +60,7 @@ def test_a_held_output_is_refused_by_every_command(
             assert line.endswith("(kerneltrack other), does")
     assert before == {path: path.stat().st_mtime_ns for path in before}
     target = str(tmp_path / "landmarks.json")
-    with file_held(target, "--output", OTHER):
+    with locked_file(target, "--output", OTHER):
         given = [
             "landmarks",
             source,

@@ -200,8 +200,8 @@ def test_a_snapshot_is_taken_out_of_packed_ones(
     folder, file = str(tmp_path / "out" / "snapshots"), str(tmp_path / "m.safetensors")
     capsys.readouterr()
     assert main(["inspect", folder, "--model", "m/3", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["kind"], told["about"]["model_id"], told["about"]["final"]) == (
+    reported = json.loads(capsys.readouterr().out)
+    assert (reported["kind"], reported["about"]["model_id"], reported["about"]["final"]) == (
         "tracker",
         "m/3",
         True,

@@ -101,10 +101,13 @@ def test_the_end_of_a_job_says_so(
     rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert track(rows, tmp_path / "out", "--periods", "day") == 0
-    said = capsys.readouterr().out
-    assert "by day: 1 of 10 devices differs from its own past and the fleet, 1 to the end:" in said
-    assert "  d3: since 2026-01-19, hot higher" in said
-    assert "common cause: 6 of 10 devices changed on 2026-01-21: fast lower" in said
+    output_text = capsys.readouterr().out
+    assert (
+        "by day: 1 of 10 devices differs from its own past and the fleet, 1 to the end:"
+        in output_text
+    )
+    assert "  d3: since 2026-01-19, hot higher" in output_text
+    assert "common cause: 6 of 10 devices changed on 2026-01-21: fast lower" in output_text
 
 
 def test_periods_are_the_same_by_a_runner_and_from_disk(
@@ -182,7 +185,7 @@ def test_what_does_not_go_together_is_refused(
     rows: str,
     tmp_path: Path,
     flags: tuple[str, ...],
-    said: str,
+    output_text: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     try:
@@ -190,7 +193,7 @@ def test_what_does_not_go_together_is_refused(
     except SystemExit as end:
         code = int(end.code or 0)
     assert code == 2
-    assert re.search(said, capsys.readouterr().err)
+    assert re.search(output_text, capsys.readouterr().err)
 
 
 def test_a_device_of_two_groups_is_refused(

@@ -58,9 +58,9 @@ def test_quiet_rows_are_tracked_and_not_judged(
     assert track(rows, plain, "--periods", "day", "--workers", "1") == 0
     capsys.readouterr()
     assert track(rows, output, "--quiet", str(quiet), "--workers", "1") == 0
-    said = capsys.readouterr().out
-    assert "quiet:    3 times in --quiet, not compared with references" in said
-    assert "warning:  --quiet names what is not there: p9" in said
+    output_text = capsys.readouterr().out
+    assert "quiet:    3 times in --quiet, not compared with references" in output_text
+    assert "warning:  --quiet names what is not there: p9" in output_text
     assert len({line["model_id"] for line in pq.read_table(plain / "episodes").to_pylist()}) == 3
     assert pq.read_table(output / "episodes").num_rows == 0
     features = pq.read_table(output / "features").sort_by("index")

@@ -136,7 +136,7 @@ def test_what_cannot_be_held_against_is_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     flags: tuple[str, ...],
-    said: str,
+    output_text: str,
 ) -> None:
     rows = write(tmp_path / "rows.parquet", rest.slice(0, 200))
     assert track(rows, tmp_path / "bare", "--reference", "none") == 0
@@ -144,5 +144,5 @@ def test_what_cannot_be_held_against_is_one_line(
     capsys.readouterr()
     assert track(rows, tmp_path / "out", *(places.get(flag, flag) for flag in flags)) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert output_text in line
     assert CHANNELS == 4

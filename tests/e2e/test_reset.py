@@ -100,7 +100,7 @@ def assert_goes_on_from(
     task, learned, *_ = codec.decode_learner(learner)
     labels = rows.column("label").to_pylist()
     inputs, _ = inputs_of(task, features.z, spec, state, x)
-    _, said = get_learner(task.learner).update(task, learned, inputs, labels)
+    _, output_text = get_learner(task.learner).update(task, learned, inputs, labels)
     scores = of_model(predicted, name, HALF).column("score").to_pylist()
-    assert said.score is not None
-    assert scores == said.score.tolist()
+    assert output_text.score is not None
+    assert scores == output_text.score.tolist()

@@ -108,23 +108,23 @@ def assert_predicted(scores: pa.Table, of: Trained, rows: pa.Table, spec: RidgeS
         tracker, state = of.state(name)
         z = OKFEB().project(SPEC, tracker, matrix(rows)[here]).z
         assert z is not None
-        said = learner.predict(spec, state, z)
+        output_text = learner.predict(spec, state, z)
         known = [labels[row] for row in here]
-        if said.code is None:
-            assert said.value is not None
-            assert part.column("prediction").to_pylist() == said.value.tolist()
+        if output_text.code is None:
+            assert output_text.value is not None
+            assert part.column("prediction").to_pylist() == output_text.value.tolist()
             assert part.column("error").to_pylist() == [
                 None if label is None else abs(label - value)
-                for label, value in zip(known, said.value.tolist(), strict=True)
+                for label, value in zip(known, output_text.value.tolist(), strict=True)
             ]
             continue
-        assert part.column("prediction").to_pylist() == said.names
-        assert said.score is not None and said.margin is not None
-        assert part.column("score").to_pylist() == said.score.tolist()
-        assert part.column("margin").to_pylist() == said.margin.tolist()
+        assert part.column("prediction").to_pylist() == output_text.names
+        assert output_text.score is not None and output_text.margin is not None
+        assert part.column("score").to_pylist() == output_text.score.tolist()
+        assert part.column("margin").to_pylist() == output_text.margin.tolist()
         assert part.column("correct").to_pylist() == [
             None if label is None else label == guess
-            for label, guess in zip(known, said.names, strict=True)
+            for label, guess in zip(known, output_text.names, strict=True)
         ]
 
 
@@ -169,7 +169,7 @@ def test_rows_are_scored_with_labels(
         brier = math.fsum((1.0 - chance) ** 2 for chance in given) / scored
         assert counts["log_loss"] == pytest.approx(log_loss, abs=1e-6)
         assert counts["brier"] == pytest.approx(brier, abs=1e-6)
-        said = (
+        output_text = (
             f"{scored} predictions met a label: {correct / scored:.1%} correct; "
             f"log loss {log_loss:.3f}, Brier score {brier:.3f}"
         )
@@ -177,10 +177,10 @@ def test_rows_are_scored_with_labels(
         errors = array_of(scores, "error")
         rmse = float(np.sqrt(np.nanmean(errors**2)))
         assert counts["rmse"] == pytest.approx(rmse, rel=1e-12)
-        said = f"{scored} predictions met a label: root mean squared error {rmse:.4g}"
+        output_text = f"{scored} predictions met a label: root mean squared error {rmse:.4g}"
     assert printed[-4].startswith("450 rows in: 450 scored, 0 failed; ")
     assert printed[-2].startswith("times:    ")
-    assert (printed[-3], printed[-1]) == (said, NO_REFERENCE)
+    assert (printed[-3], printed[-1]) == (output_text, NO_REFERENCE)
     record = record_of(output)
     assert (record["snapshots"], record["failures"]) == (of.snapshots, {})
     assert record["inputs"] == [{"path": of.rows, "rows": 450}]
@@ -303,10 +303,10 @@ def test_the_newest_boundary_that_both_states_have_is_taken(
         learner = codec.decode_learner((folder / entries[-2]["learner"]).read_bytes()).state
         features = OKFEB().project(SPEC, tracker, matrix(of.tail)[here])
         assert features.z is not None
-        said = get_learner("ridge").predict(RidgeSpec(), learner, features.z)
+        output_text = get_learner("ridge").predict(RidgeSpec(), learner, features.z)
         part = scores.take(pa.array(here))
         assert (array_of(part, "z") == features.z).all()
-        assert part.column("margin").to_pylist() == said.margin.tolist()  # type: ignore[union-attr]
+        assert part.column("margin").to_pylist() == output_text.margin.tolist()  # type: ignore[union-attr]
 
 
 # What is refused.

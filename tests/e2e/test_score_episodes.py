@@ -49,16 +49,16 @@ class Fleet:
         data = snapshots_of(self.run)[f"{name}.safetensors"]
         arrays = {
             name.removeprefix("reference."): array
-            for name, array in codec.decode(data).beside.items()
+            for name, array in codec.decode(data).extras.items()
             if name.startswith("reference.")
         }
         times = np.arange(HEAD, ROWS) * 60 * 10**9
         before = reference.from_arrays(SPEC, arrays)
         rows = self.rows_of(name)
-        state, scores, told = reference.update(SPEC, before, rows, times, learn=False)
+        state, scores, reported = reference.update(SPEC, before, rows, times, learn=False)
         assert (state.tables.whitener == before.tables.whitener).all()
         still = reference.open_episode(SPEC, state)
-        return scores, [*told, *([still] if still else [])]
+        return scores, [*reported, *([still] if still else [])]
 
 
 @pytest.fixture(scope="module")
@@ -91,15 +91,15 @@ def test_rows_and_episodes_are_those_of_the_snapshots_reference(
     assert len(found) == PUMPS
     assert table_of(output, "episodes").schema.equals(episodes_schema(True, CHANNELS))
     for name, columns in found.items():
-        said, told = tracked.by_the_core(name)
+        output_text, reported = tracked.by_the_core(name)
         assert columns["index"].tolist() == list(range(HEAD, ROWS))
-        assert columns["ref_loss"].tobytes() == said.residual.tobytes()
-        assert columns["ref_distance"].tobytes() == said.distance.tobytes()
-        assert columns["ref_score"].tobytes() == said.score.tobytes()
-        assert columns["ref_settled"].tobytes() == said.settled.tobytes()
-        assert columns["p"].tobytes() == said.p.tobytes()
+        assert columns["ref_loss"].tobytes() == output_text.residual.tobytes()
+        assert columns["ref_distance"].tobytes() == output_text.distance.tobytes()
+        assert columns["ref_score"].tobytes() == output_text.score.tobytes()
+        assert columns["ref_settled"].tobytes() == output_text.settled.tobytes()
+        assert columns["p"].tobytes() == output_text.p.tobytes()
         lines = sorted(episodes.get(name, []), key=lambda line: int(line["index"]))
-        assert lines == [as_line(episode) for episode in told]
+        assert lines == [as_line(episode) for episode in reported]
     assert set(episodes) == set(BROKEN)
     assert snapshots_of(tracked.run) == before
     printed = capsys.readouterr().out
@@ -187,13 +187,13 @@ def test_models_without_a_complete_reference_are_told_apart(
     for name, early in (("pump-3", True), ("pump-4", False)):
         path = folder / f"{name}.safetensors"
         found = codec.decode(path.read_bytes())
-        about, beside = found.header["about"], dict(found.beside)
+        about, extras = found.header["about"], dict(found.extras)
         if early:
-            beside["reference.counts"] = beside["reference.counts"].copy()
-            beside["reference.counts"][reference.CALIBRATED] = 0
+            extras["reference.counts"] = extras["reference.counts"].copy()
+            extras["reference.counts"][reference.CALIBRATED] = 0
         else:
-            beside, about = {}, {**about, "reference": None}
-        path.write_bytes(codec.encode(found.spec, found.state, about, beside=beside))
+            extras, about = {}, {**about, "reference": None}
+        path.write_bytes(codec.encode(found.spec, found.state, about, extras=extras))
     score(tracked.rows, str(folder), tmp_path / "out")
     scores = scores_of(tmp_path / "out")
     assert [name for name in scores if np.isnan(scores[name]["p"]).any()] == ["pump-3", "pump-4"]
@@ -240,9 +240,9 @@ def test_bad_windows_are_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     flags: tuple[str, ...],
-    said: str,
+    output_text: str,
 ) -> None:
     given = ["score", tracked.rows, *IDS, "--snapshots", tracked.snapshots]
     assert main([*given, "--output", str(tmp_path / "out"), *flags]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert output_text in line

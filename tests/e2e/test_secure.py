@@ -48,11 +48,11 @@ def processes_with(text: str) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+            reported = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
         except OSError:
             continue
-        if text.encode() in told:
-            found.append(str(told))
+        if text.encode() in reported:
+            found.append(str(reported))
     return found
 
 

@@ -48,9 +48,12 @@ def test_silent_devices_are_told(
 ) -> None:
     output = tmp_path / "run"
     assert track(rows, output, "--silent-after", "30m", "--workers", "2") == 0
-    said = capsys.readouterr().out
-    assert "silent: 1 of 3 devices at the end; 1 more device had silences that are over:" in said
-    assert "  c: no row since 1970-01-01 02:19:00 UTC (allowed: 30 min)" in said
+    output_text = capsys.readouterr().out
+    assert (
+        "silent: 1 of 3 devices at the end; 1 more device had silences that are over:"
+        in output_text
+    )
+    assert "  c: no row since 1970-01-01 02:19:00 UTC (allowed: 30 min)" in output_text
     found = pq.read_table(output / "silent").to_pylist()
     kinds = [(line["model_id"], line["kind"], line["state"]) for line in found]
     assert kinds == [("b", "silent", "closed"), ("c", "silent", "open")]

@@ -119,14 +119,14 @@ def test_they_begin_where_and_with_what_they_are_told(
 
         assert min(rows_out(latest, more)) >= ROWS
     finally:
-        said = []
+        output_text = []
         for job in jobs:
             capsys.readouterr()
             assert main(["stop", *timed.place, job.result()]) == 0
-            said.append(capsys.readouterr().out)
+            output_text.append(capsys.readouterr().out)
     without = "was cancelled, without a savepoint"
-    assert f"{without} or a checkpoint: there is nothing to go on from\n" in said[0]
-    assert f"{without}; go on from its last checkpoint with --resume latest\n" in said[1]
+    assert f"{without} or a checkpoint: there is nothing to go on from\n" in output_text[0]
+    assert f"{without}; go on from its last checkpoint with --resume latest\n" in output_text[1]
 
 
 def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
@@ -174,8 +174,8 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
         counts = wait_for("its counters", lambda: counts_of(cluster))
         # Those since it was started; no row has come in between.
         assert (counts["rows_read"], counts["rows_waiting"], counts["dead_letters"]) == (10, 0, 0)
-        told = "  10 rows read, 10 tracked, 0 wait, 0 late, 0 failed, 0 dead letters, mean lag "
-        assert told in cluster("status").stdout
+        reported = "  10 rows read, 10 tracked, 0 wait, 0 late, 0 failed, 0 dead letters, mean lag "
+        assert reported in cluster("status").stdout
         stopped = run_process(command("stop", *live.place, "--savepoint"))
         # The terminal that follows it is told where the savepoint is.
         text, _ = resumed.communicate(timeout=PATIENCE)

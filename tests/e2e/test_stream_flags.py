@@ -142,15 +142,15 @@ def test_without_kafkas_client_one_line_names_the_extra(name: str) -> None:
         (["report", "out"], "'.[beam]'"),
     ],
 )
-def test_without_beam_only_jobs_ask_for_it(given: list[str], said: str) -> None:
+def test_without_beam_only_jobs_ask_for_it(given: list[str], output_text: str) -> None:
     """As `pip install .` leaves it: numerics, and what the command knows of them."""
     program = (
         "import sys; sys.modules |= dict.fromkeys(('apache_beam', 'pyarrow', 'jinja2')); "
         f"from pipelines.cli.main import main; sys.exit(main({given!r}))"
     )
     done = run_process([sys.executable, "-c", program])
-    assert (done.returncode, said in done.stderr) == (2 if said else 0, True)
-    assert bool(done.stdout) is not bool(said)
+    assert (done.returncode, output_text in done.stderr) == (2 if output_text else 0, True)
+    assert bool(done.stdout) is not bool(output_text)
 
 
 @pytest.mark.parametrize(

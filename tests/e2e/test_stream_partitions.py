@@ -85,8 +85,8 @@ def test_partitions_that_come_later_are_read_and_deleted_rows_counted(
         "word of it", lambda: says in cluster("status").stdout, lambda: cluster("status").stdout
     )
     assert main(["stop", *live.place, "--savepoint"]) == 0
-    said = start(live, "--resume", "latest")
-    assert f"{live.topic} has got partitions 1 and 2, read from the beginning\n" in said
+    output_text = start(live, "--resume", "latest")
+    assert f"{live.topic} has got partitions 1 and 2, read from the beginning\n" in output_text
     expected = {name: ROWS for name in ("before", "sent", "part-0", "part-1", "part-2")}
     assert rows_of(live, 5, tmp_path) == expected
     assert "has got" not in cluster("status").stdout
@@ -101,9 +101,11 @@ def test_partitions_that_come_later_are_read_and_deleted_rows_counted(
     send(producer, live, "kept", 1)
     send(producer, live, "part-3", 3)
     lost = f"Kafka deleted up to {ROWS} messages of {live.topic}"
-    said = start(live, "--resume", "latest")
-    assert f"LOST: {lost} (partition 1: offsets {ROWS} to {2 * ROWS - 1}) before they " in said
-    assert f"{live.topic} has got partition 3, read from the beginning\n" in said
+    output_text = start(live, "--resume", "latest")
+    assert (
+        f"LOST: {lost} (partition 1: offsets {ROWS} to {2 * ROWS - 1}) before they " in output_text
+    )
+    assert f"{live.topic} has got partition 3, read from the beginning\n" in output_text
     assert rows_of(live, 7, tmp_path) == {**expected, "kept": ROWS, "part-3": ROWS}
     assert f"  {lost} before the job, resumed, could read them" in cluster("status").stdout
     # The source of its own is found again.

@@ -45,9 +45,9 @@ def test_a_job_with_the_spec_scores_as_the_trial_did(
     counts = record_of(tmp_path / "out")["counts"]
     assert counts["scored"] == int(best["scored"])
     assert counts["accuracy"] == pytest.approx(float(best["score"]), abs=1e-6)
-    told = yaml.safe_load((tuned / SPEC).read_text("utf-8"))
+    reported = yaml.safe_load((tuned / SPEC).read_text("utf-8"))
     learner = record_of(tmp_path / "out")["learner"]
-    assert told["learner"].items() <= learner.items()
+    assert reported["learner"].items() <= learner.items()
 
 
 def test_the_page_shows_every_trial(tuned: Path) -> None:
@@ -79,8 +79,8 @@ def test_what_it_says(source: str, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_real_labels_are_targets(tmp_path: Path) -> None:
     source = write(tmp_path / "in.parquet", labelled_table(300, "float64"))
     assert main(["tune", source, *COLUMNS, "--output", str(tmp_path / "out")]) == 0
-    told = yaml.safe_load((tmp_path / "out" / SPEC).read_text("utf-8"))
-    assert told["learner"]["task"] == "regression"
+    reported = yaml.safe_load((tmp_path / "out" / SPEC).read_text("utf-8"))
+    assert reported["learner"]["task"] == "regression"
     assert all(float(row["score"]) < 0 for row in rows_of(tmp_path / "out"))
 
 

@@ -95,16 +95,16 @@ def write_learner(stem: Path, spec: LearnerSpec) -> None:
     if not spec.classifies:
         labels = rows @ [1.0, -2.0, 0.5]
     state, _ = learn_all(spec, rows[:BEFORE], labels[:BEFORE])
-    _, said = get_learner(spec.learner).update(spec, state, rows[BEFORE:], labels[BEFORE:])
-    beside = {"waiting": np.array([[0.5, -1.0]])}
-    data = codec.encode_learner(spec, state, {"model": "golden"}, beside)
+    _, output_text = get_learner(spec.learner).update(spec, state, rows[BEFORE:], labels[BEFORE:])
+    extras = {"waiting": np.array([[0.5, -1.0]])}
+    data = codec.encode_learner(spec, state, {"model": "golden"}, extras)
     stem.with_suffix(".safetensors").write_bytes(data)
-    values = {name: getattr(said, name) for name in ("score", "margin", "value", "error")}
+    values = {name: getattr(output_text, name) for name in ("score", "margin", "value", "error")}
     np.savez(
         stem.with_suffix(".npz"),
         rows=rows[BEFORE:],
         labels=labels[BEFORE:],
-        names=np.array(said.names, dtype=str),
+        names=np.array(output_text.names, dtype=str),
         **{name: array for name, array in values.items() if array is not None},
     )
 

@@ -67,8 +67,8 @@ def of_tracker(name: str, rows: npt.NDArray[np.float64], **more: Any) -> str:
 def of_learner(name: str, task: str, rows: npt.NDArray[np.float64]) -> str:
     """Hash the predictions and the state that a learner comes to."""
     labels = ["abc"[i % 3] for i in range(ROWS)] if task == "classification" else rows[:, 0]
-    state, told = learn_all(LEARNERS[name].spec_type(task=task), rows, labels)
-    value = told.score if told.value is None else told.value
+    state, reported = learn_all(LEARNERS[name].spec_type(task=task), rows, labels)
+    value = reported.score if reported.value is None else reported.value
     arrays = [array for array in state if isinstance(array, np.ndarray)]
     return hash_of([np.asarray(value).tobytes(), *(array.tobytes() for array in arrays)])
 

@@ -34,7 +34,7 @@ class Settings(NamedTuple):
 class Run(NamedTuple):
     """What came of a run; `margin`: the least by which one choice of a row beat the next."""
 
-    said: Said
+    output_text: Said
     rows: FloatArray
     weights: FloatArray
     margin: float
@@ -94,10 +94,10 @@ def merge(
 def bsgd(rows: FloatArray, labels: Sequence[float], settings: Settings) -> Run:
     """Labels are places of classes, NaN where missing."""
     kept, weights = np.zeros((0, rows.shape[1])), np.zeros((0, 0))
-    said, learned, margin, condition = [], 0, math.inf, 1.0
+    output_text, learned, margin, condition = [], 0, math.inf, 1.0
     for x, label in zip(rows, labels, strict=True):
         f = weights @ gaussian(kept, x[None], settings.gamma)[:, 0]
-        said.append(f)
+        output_text.append(f)
         if math.isnan(label):
             continue
         if label == len(weights):
@@ -129,4 +129,4 @@ def bsgd(rows: FloatArray, labels: Sequence[float], settings: Settings) -> Run:
             j = int(np.argmin(costs))
             kept, weights = np.delete(kept, j, axis=0), found[j][1]
         margin = min(margin, by)
-    return Run(said, kept, weights, margin, condition)
+    return Run(output_text, kept, weights, margin, condition)

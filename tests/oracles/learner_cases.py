@@ -139,8 +139,8 @@ def same_state(left: LearnerState, right: LearnerState) -> None:
         assert mine.tobytes() == other.tobytes(), name
 
 
-def columns(said: Predictions) -> dict[str, npt.NDArray[Any]]:
-    values = {f.name: getattr(said, f.name) for f in dataclasses.fields(said)}
+def columns(output_text: Predictions) -> dict[str, npt.NDArray[Any]]:
+    values = {f.name: getattr(output_text, f.name) for f in dataclasses.fields(output_text)}
     return {
         name: value for name, value in values.items() if name != "classes" and value is not None
     }

@@ -46,11 +46,11 @@ def pegasos(
         pegasos_binary(rows, [0 if y < 0 else 1 if y == c else -1 for y in labels], ridge, project)
         for c in range(count)
     ]
-    said, known = [], 0
+    output_text, known = [], 0
     for n, (x, y) in enumerate(zip(rows, labels, strict=True)):
-        said.append(np.array([runs[c][n] @ x for c in range(known)]))
+        output_text.append(np.array([runs[c][n] @ x for c in range(known)]))
         known = max(known, y + 1)
-    return said, np.array([run[-1] for run in runs]).reshape(count, rows.shape[1])
+    return output_text, np.array([run[-1] for run in runs]).reshape(count, rows.shape[1])
 
 
 def step_size(eta: float, decay_rows: int, learned: int) -> float:
@@ -62,9 +62,9 @@ def hinge(
 ) -> tuple[Said, FloatArray]:
     """Crammer and Singer (2001): the true class against the best of the others."""
     w = np.zeros((0, rows.shape[1]))
-    said, learned = [], 0
+    output_text, learned = [], 0
     for x, y in zip(rows, labels, strict=True):
-        said.append(w @ x)
+        output_text.append(w @ x)
         if y < 0:
             continue
         if y == len(w):
@@ -79,7 +79,7 @@ def hinge(
             if max(0.0, 1.0 + scores[rival] - scores[y]) > 0.0:
                 w[y] += step * x
                 w[rival] -= step * x
-    return said, w
+    return output_text, w
 
 
 def softmax(scores: FloatArray) -> FloatArray:
@@ -95,9 +95,9 @@ def logistic(
 ) -> tuple[Said, FloatArray]:
     """Bishop (2006), eq. 4.104 and 4.109, one row a step; says probabilities."""
     w = np.zeros((0, rows.shape[1]))
-    said, learned = [], 0
+    output_text, learned = [], 0
     for x, y in zip(rows, labels, strict=True):
-        said.append(softmax(w @ x))
+        output_text.append(softmax(w @ x))
         if y < 0:
             continue
         if y == len(w):
@@ -107,7 +107,7 @@ def logistic(
         wanted = np.eye(len(w))[y]
         gradient = np.outer(softmax(w @ x) - wanted, x) + ridge * w
         w = w - step * gradient
-    return said, w
+    return output_text, w
 
 
 def passive_aggressive(variant: str, loss: float, norm2: float, cost: float) -> float:
@@ -124,9 +124,9 @@ def pa_classes(
 ) -> tuple[Said, FloatArray]:
     """Section 8 with costs of 0 and 1: the true class against the best of the others."""
     w = np.zeros((0, rows.shape[1]))
-    said = []
+    output_text = []
     for x, y in zip(rows, labels, strict=True):
-        said.append(w @ x)
+        output_text.append(w @ x)
         if y == len(w):
             w = np.vstack([w, np.zeros(rows.shape[1])])
         scores = w @ x
@@ -138,7 +138,7 @@ def pa_classes(
         step = passive_aggressive(variant, loss, 2.0 * float(x @ x), cost)
         w[y] += step * x
         w[rival] -= step * x
-    return said, w
+    return output_text, w
 
 
 def pa_targets(
@@ -146,14 +146,14 @@ def pa_targets(
 ) -> tuple[Said, FloatArray]:
     """Section 5."""
     w = np.zeros(rows.shape[1])
-    said = []
+    output_text = []
     for x, y in zip(rows, targets, strict=True):
-        said.append(np.array([w @ x]))
+        output_text.append(np.array([w @ x]))
         if not math.isnan(y):
             loss = max(0.0, abs(y - w @ x) - insensitivity)
             step = passive_aggressive(variant, loss, float(x @ x), cost)
             w = w + np.sign(y - w @ x) * step * x
-    return said, w[None]
+    return output_text, w[None]
 
 
 def one_hot(labels: Sequence[int]) -> FloatArray:
@@ -175,9 +175,9 @@ def lms(
 ) -> tuple[Said, FloatArray]:
     """Leaky LMS or ε-NLMS (Sayed, 2003) on targets (n, C); all C from the start."""
     w = np.zeros((targets.shape[1], rows.shape[1]))
-    said, learned = [], 0
+    output_text, learned = [], 0
     for x, y in zip(rows, targets, strict=True):
-        said.append(w @ x)
+        output_text.append(w @ x)
         if np.isnan(y).any():
             continue
         step = leak = step_size(eta, decay_rows, learned)
@@ -187,7 +187,7 @@ def lms(
         else:
             step = leak = min(step, 1.0 / (x @ x)) if x @ x > 0 else step
         w = (1.0 - leak * ridge) * w + step * np.outer(y - w @ x, x)
-    return said, w
+    return output_text, w
 
 
 def ridge_penalty(learned: int, size: int, ridge: float, forgetting: float) -> FloatArray:
@@ -221,9 +221,9 @@ def recursive_ridge(
 ) -> tuple[Said, FloatArray]:
     """The closed form anew before every row."""
     labelled = np.array([not np.isnan(row).any() for row in targets])
-    said = []
+    output_text = []
     for n, x in enumerate(rows):
         past = np.flatnonzero(labelled[:n])
-        said.append(ridge_solution(rows[past], targets[past], ridge, forgetting, free) @ x)
+        output_text.append(ridge_solution(rows[past], targets[past], ridge, forgetting, free) @ x)
     past = np.flatnonzero(labelled)
-    return said, ridge_solution(rows[past], targets[past], ridge, forgetting, free)
+    return output_text, ridge_solution(rows[past], targets[past], ridge, forgetting, free)

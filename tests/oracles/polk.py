@@ -42,7 +42,7 @@ class Run(NamedTuple):
     a gradient are as good as equal. `condition`: the largest of K.
     """
 
-    said: Said
+    output_text: Said
     rows: FloatArray
     weights: FloatArray
     tied: bool
@@ -114,10 +114,10 @@ def polk(rows: FloatArray, labels: Sequence[float], settings: Settings) -> Run:
     classifies = settings.loss != "squared"
     kept = np.zeros((0, rows.shape[1]))
     weights = np.zeros((0 if classifies else 1, 0))
-    said, pending, learned, tied, step, condition = [], [], 0, False, 0.0, 1.0
+    output_text, pending, learned, tied, step, condition = [], [], 0, False, 0.0, 1.0
     for x, label in zip(rows, labels, strict=True):
         f: FloatArray = weights @ gaussian(kept, x[None], settings.gamma)[:, 0]
-        said.append(softmax(f) if settings.loss == "logistic" else f)
+        output_text.append(softmax(f) if settings.loss == "logistic" else f)
         if math.isnan(label):
             continue
         if classifies and label == len(weights):
@@ -155,4 +155,4 @@ def polk(rows: FloatArray, labels: Sequence[float], settings: Settings) -> Run:
         epsilon = settings.parsimony * step**1.5
         kept, weights, again = komp(kept, weights, epsilon, settings, moved)
         tied |= again
-    return Run(said, kept, weights, tied, condition)
+    return Run(output_text, kept, weights, tied, condition)

@@ -39,30 +39,34 @@ def missing(spec: LearnerSpec, label: Any) -> Any:
 
 
 def record(
-    spec: LearnerSpec, table: FeatureTable, at: int, said: Predictions, row: int, label: Any
+    spec: LearnerSpec, table: FeatureTable, at: int, output_text: Predictions, row: int, label: Any
 ) -> Record:
     """What is written of row `at`, the predictions' row `row`."""
     values: Record = {"index": table.first + at}
     if table.time is not None:
         values["time"] = int(table.time[at])
-    if said.code is not None and said.score is not None and said.margin is not None:
-        known = bool(said.code[row] >= 0)
-        values["prediction"] = said.classes[said.code[row]] if known else None
-        values["score"] = said.score[row] if known else None
-        values["margin"] = said.margin[row] if known else None
-        if said.members is not None:
-            values["set"] = said.sets[row] if known else None
+    if (
+        output_text.code is not None
+        and output_text.score is not None
+        and output_text.margin is not None
+    ):
+        known = bool(output_text.code[row] >= 0)
+        values["prediction"] = output_text.classes[output_text.code[row]] if known else None
+        values["score"] = output_text.score[row] if known else None
+        values["margin"] = output_text.margin[row] if known else None
+        if output_text.members is not None:
+            values["set"] = output_text.sets[row] if known else None
         values["label"] = label
-        assert said.correct is not None
-        values["correct"] = bool(said.correct[row]) if said.scored[row] else None
+        assert output_text.correct is not None
+        values["correct"] = bool(output_text.correct[row]) if output_text.scored[row] else None
     else:
-        assert said.value is not None and said.error is not None
-        values["prediction"] = none_if_nan(said.value[row])
-        if said.lower is not None and said.upper is not None:
-            values["lower"] = none_if_nan(said.lower[row])
-            values["upper"] = none_if_nan(said.upper[row])
+        assert output_text.value is not None and output_text.error is not None
+        values["prediction"] = none_if_nan(output_text.value[row])
+        if output_text.lower is not None and output_text.upper is not None:
+            values["lower"] = none_if_nan(output_text.lower[row])
+            values["upper"] = none_if_nan(output_text.upper[row])
         values["label"] = label
-        values["error"] = none_if_nan(said.error[row])
+        values["error"] = none_if_nan(output_text.error[row])
     return values
 
 
@@ -72,9 +76,9 @@ def none_if_nan(value: float) -> float | None:
 
 def core_alone(spec: LearnerSpec, table: FeatureTable) -> tuple[LearnerState, list[Record]]:
     """Rows with their own labels, by the core without Beam."""
-    state, said = learn_all(spec, table.z, [missing(spec, label) for label in table.label])
+    state, output_text = learn_all(spec, table.z, [missing(spec, label) for label in table.label])
     rows = range(len(table))
-    return state, [record(spec, table, row, said, row, table.label[row]) for row in rows]
+    return state, [record(spec, table, row, output_text, row, table.label[row]) for row in rows]
 
 
 @dataclass
@@ -86,7 +90,7 @@ class Ruled:
     late: LateLabels
     bounded: bool
     state: LearnerState
-    said: list[Predictions] = field(default_factory=list)
+    output_text: list[Predictions] = field(default_factory=list)
     arrived: list[Late] = field(default_factory=list)
     dropped: list[Late] = field(default_factory=list)
     taken: set[tuple[int, int]] = field(default_factory=set)
@@ -117,7 +121,7 @@ class Ruled:
             label = first.label
             self.taken.add((first.source, first.row))
         given = [missing(self.spec, label)]
-        self.state, marked = learner.score(self.spec, self.state, self.said[row], given)
+        self.state, marked = learner.score(self.spec, self.state, self.output_text[row], given)
         self.state = learner.learn(self.spec, self.state, self.table.z[row : row + 1], given)
         self.records.append(record(self.spec, self.table, row, marked, 0, label))
 
@@ -127,7 +131,7 @@ class Ruled:
             self.settle(due)
             due += 1
         learner = get_learner(self.spec.learner)
-        self.said.append(learner.predict(self.spec, self.state, self.table.z[row : row + 1]))
+        self.output_text.append(learner.predict(self.spec, self.state, self.table.z[row : row + 1]))
 
     def is_over(self, waiting: int, row: int) -> bool:
         waited = self.late.wait is not None and (
@@ -141,9 +145,13 @@ class Ruled:
         if self.bounded:
             return
         clock = self.clock
-        newest = clock[len(self.said) - 1] if self.said and self.table.time is not None else None
+        newest = (
+            clock[len(self.output_text) - 1]
+            if self.output_text and self.table.time is not None
+            else None
+        )
         after = {
-            "index": self.table.first + len(self.said) - 1,
+            "index": self.table.first + len(self.output_text) - 1,
             "time": -math.inf if newest is None else newest,
         }
         for name, last in after.items():

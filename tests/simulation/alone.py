@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.fleet.begin import begin
-from kerneltrack.fleet.devices import GONE, Device, begun, known_of
+from kerneltrack.fleet.devices import GONE, Device, known_of, new_device
 from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
@@ -393,7 +393,7 @@ class Alone:
         if len(usable) < (1 if few else work.rows_to_start):
             return False
         self._model = begin(work, self.key, usable[: work.rows_to_start], self._before)
-        self._tell([begun(work, self._model, int(rows.column("time")[0]))])
+        self._tell([new_device(work, self._model, int(rows.column("time")[0]))])
         return True
 
     def _advance(self) -> None:

@@ -30,7 +30,7 @@ from transforms.learn.inputs import are_labels, narrow_labels
 from transforms.learn.plan import Plan
 from transforms.outputs import LOST_LABELS
 from transforms.track.keyed_fn import with_timers
-from transforms.track.log import Cells, Learner, ModelLog
+from transforms.track.log import Cells, LearnerBytes, ModelLog
 from transforms.train import (
     FAILURES,
     METRICS,
@@ -264,7 +264,7 @@ class Step:
 
     def put(self, data: bytes, key: str = "m") -> None:
         """Let this be kept of a model's learner."""
-        self.cells(key)["log"].add(Learner(data))
+        self.cells(key)["log"].add(LearnerBytes(data))
 
     def cells(self, key: str = "m") -> dict[str, Any]:
         """The cells of a model."""

@@ -307,8 +307,8 @@ class Step:
         transform = TrackSubspace(spec, order, extras, **work)
         self.work = transform._work
         step = with_timers(TrackFn, "end", live=False)
-        told = transform._work, transform._order, transform._warm
-        self._step: Any = step(*told, plan=transform.plan)
+        reported = transform._work, transform._order, transform._warm
+        self._step: Any = step(*reported, plan=transform.plan)
         self._cells: dict[str, dict[str, Any]] = {}
         self.outcome = Outcome()
 

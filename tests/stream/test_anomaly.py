@@ -39,17 +39,17 @@ def expected() -> list[float]:
 
 
 def run(detector: ReferenceDetector, rows: list[beam.Row]) -> list[float | None]:
-    said = []
+    output_text = []
     for row in rows:
-        said.append(detector.score_one(row))
+        output_text.append(detector.score_one(row))
         detector.learn_one(row)
-    return said
+    return output_text
 
 
 def test_scores_are_those_of_the_reference() -> None:
-    said = np.array(run(ReferenceDetector(rows=ROWS), rows_of(X)), float)
-    np.testing.assert_array_equal(said, expected())
-    assert said[360:].min() > 4 > np.quantile(said[ROWS:340], 0.95)
+    output_text = np.array(run(ReferenceDetector(rows=ROWS), rows_of(X)), float)
+    np.testing.assert_array_equal(output_text, expected())
+    assert output_text[360:].min() > 4 > np.quantile(output_text[ROWS:340], 0.95)
 
 
 @pytest.mark.parametrize("cut", [0, 100, ROWS, 300])
@@ -59,8 +59,8 @@ def test_a_detector_goes_on_from_its_bytes(cut: int) -> None:
     data = pickle.dumps(detector)
     assert b"numpy" not in data
     again = pickle.loads(data)
-    said = run(again, rows_of(X[cut:]))
-    np.testing.assert_array_equal(np.array(said, float), expected()[cut:])
+    output_text = run(again, rows_of(X[cut:]))
+    np.testing.assert_array_equal(np.array(output_text, float), expected()[cut:])
 
 
 def test_bad_rows_have_no_score_and_leave_no_trace() -> None:
@@ -95,8 +95,8 @@ def test_named_features_are_taken_from_any_row() -> None:
 def test_equal_rows_are_normal_after_equal_rows() -> None:
     same, other = beam.Row(flow=1.0, heat=2.0), beam.Row(flow=1.0, heat=3.0)
     detector = ReferenceDetector(rows=ROWS)
-    said = run(detector, [same] * (ROWS + 200))[ROWS:]
-    assert max(float(score or 0.0) for score in said) < CUTOFF
+    output_text = run(detector, [same] * (ROWS + 200))[ROWS:]
+    assert max(float(score or 0.0) for score in output_text) < CUTOFF
     assert float(run(detector, [other])[0] or 0.0) > CUTOFF
 
 

@@ -189,15 +189,23 @@ def test_snapshots_are_where_rows_pass_boundaries(seed: int, order: Order) -> No
     tracker = get_tracker("okfeb")
     first = tracker.init(SPEC, whole.x[good][:20])
     for data, boundary in zip(found, expected, strict=True):
-        told, state = about(data), codec.decode(data).state
-        assert (told["rows"], told["until"], told["final"]) == (boundary.rows, boundary.at, False)
-        assert told["time"] == _newest(rows, good, boundary.place)
+        reported, state = about(data), codec.decode(data).state
+        assert (reported["rows"], reported["until"], reported["final"]) == (
+            boundary.rows,
+            boundary.at,
+            False,
+        )
+        assert reported["time"] == _newest(rows, good, boundary.place)
         core, _ = tracker.update(SPEC, first, whole.x[: boundary.place])
         assert states_equal(state, core)
     newest = _newest(rows, good, len(good))
-    told, until = about(last), max(newest, expected[-1].at)
-    assert (told["rows"], told["until"], told["time"]) == (int(good.sum()), until, newest)
-    assert told["final"] is True
+    reported, until = about(last), max(newest, expected[-1].at)
+    assert (reported["rows"], reported["until"], reported["time"]) == (
+        int(good.sum()),
+        until,
+        newest,
+    )
+    assert reported["final"] is True
 
 
 @settings(max_examples=25)

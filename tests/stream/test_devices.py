@@ -72,15 +72,15 @@ def one_by_one(rows: Rows, spec: ReferenceSpec = HELD) -> list[Line]:
     for place in range(len(good)):
         at = int(times[place])
         here = slice(place, place + 1)
-        state, scores, told = reference.update(spec, state, good.x[here], times[here])
+        state, scores, reported = reference.update(spec, state, good.x[here], times[here])
         speaks = not np.isnan(scores.p[0])
         if speaks and not spoke:
             lines.append(known("normal", place + 1, place, (at, at), many))
         spoke = speaks
         still = reference.open_episode(spec, state)
         if still is not None and place - still.opened in (32, 128, 512):
-            told = [*told, still]
-        for episode in told:
+            reported = [*reported, still]
+        for episode in reported:
             many = episode.number
             line = as_line(episode)
             off = not episode.closed
@@ -142,10 +142,10 @@ def test_a_device_with_a_new_normal_learns_it(size: int) -> None:
     elements = [("m", chunk) for chunk in rows.cut([size])]
     outcome = step_through(elements, order=FOLLOWED, reference=ACCEPTS, devices=True)
     lines = one_by_one(rows, ACCEPTS)
-    told = [line["state"] for line in lines]
-    accepted = told.index("learning", 1)
-    assert told[accepted - 1] == "off"
-    assert told[accepted + 1 : accepted + 3] == ["normal", "off"]
+    reported = [line["state"] for line in lines]
+    accepted = reported.index("learning", 1)
+    assert reported[accepted - 1] == "off"
+    assert reported[accepted + 1 : accepted + 3] == ["normal", "off"]
     assert exact(outcome.devices["m"]) == exact(lines)
 
 
@@ -212,13 +212,13 @@ def test_a_model_that_is_reset_is_gone_and_learns_anew() -> None:
     (line,) = step.push("m", as_chunk(Command(None, None))).devices["m"]
     before = usable(rows, 530)
     assert (line["state"], line["rows"]) == ("gone", before)
-    told = step.push("m", again.chunk()).devices["m"]
+    reported = step.push("m", again.chunk()).devices["m"]
     places = ("rows", "since_index", "start_index", "detected_index", "last_index")
     expected = [
         line | {name: line[name] + before for name in places if line[name] is not None}
         for line in one_by_one(again)
     ]
-    assert exact(told) == exact(expected)
+    assert exact(reported) == exact(expected)
 
 
 def test_a_model_that_goes_on_from_a_snapshot_is_told(tmp_path: Path) -> None:
@@ -230,10 +230,10 @@ def test_a_model_that_goes_on_from_a_snapshot_is_told(tmp_path: Path) -> None:
     assert line == known("learning", 0, None, (None, None), 0)  # type: ignore[arg-type]
     warm = write_folder(first, tmp_path, reference=HELD)
     rest = rows.take(np.arange(520, 620)).chunk()
-    told = step_through([("m", rest)], reference=HELD, warm=warm, devices=True).devices["m"]
-    assert told[0]["state"] == "off"
-    assert told[0]["rows"] == usable(rows, 520)
-    assert exact(told[1:]) == exact(
+    reported = step_through([("m", rest)], reference=HELD, warm=warm, devices=True).devices["m"]
+    assert reported[0]["state"] == "off"
+    assert reported[0]["rows"] == usable(rows, 520)
+    assert exact(reported[1:]) == exact(
         [line for line in one_by_one(rows) if line["rows"] > usable(rows, 520)]
     )
 

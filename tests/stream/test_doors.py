@@ -241,8 +241,8 @@ def hurt(data: bytes) -> bytes:
     """A state that is read, and whose numbers lead nowhere."""
     snapshot = codec.decode(data)
     state = snapshot.state._replace(scale=np.full_like(snapshot.state.scale, 1e-250))
-    beside = {name.removeprefix(codec.BESIDE): part for name, part in snapshot.beside.items()}
-    return codec.encode(snapshot.spec, state, snapshot.header["about"], beside=beside)
+    extras = {name.removeprefix(codec.EXTRA): part for name, part in snapshot.extras.items()}
+    return codec.encode(snapshot.spec, state, snapshot.header["about"], extras=extras)
 
 
 @pytest.mark.parametrize("run", [partition, lambda work, known, warm: live(work, known, 5, warm)])

@@ -55,12 +55,12 @@ def regimes(count: int, seed: int, refused: float = 0.1) -> Rows:
     return dataclasses.replace(rows, x=x)
 
 
-def by_the_core(rows: Rows, told: DriftSpec = TOLD, spec: Any = SPEC) -> list[Line]:
+def by_the_core(rows: Rows, reported: DriftSpec = TOLD, spec: Any = SPEC) -> list[Line]:
     """Run the whole model's losses through the detector in one call."""
     good = rows.take(np.flatnonzero(np.isfinite(rows.x).all(axis=1)))
     _, features = run_all(spec, good.x)
     losses = features.loss[features.valid]
-    _, found = drift.update(told, drift.init(told), losses, np.arange(len(losses)))
+    _, found = drift.update(reported, drift.init(reported), losses, np.arange(len(losses)))
     return [
         {
             "index": int(row),
@@ -88,7 +88,7 @@ def arriving(rows: Rows, max_disorder: float, seed: int) -> Rows:
     st.integers(0, 2**32),
 )
 def test_alerts_are_the_cores_however_rows_come(
-    told: DriftSpec, max_disorder: float, sizes: list[int], windows: bool, seed: int
+    reported: DriftSpec, max_disorder: float, sizes: list[int], windows: bool, seed: int
 ) -> None:
     rows = {key: regimes(200, 2 * seed + number) for number, key in enumerate("ab")}
     elements: list[Element] = []
@@ -97,13 +97,13 @@ def test_alerts_are_the_cores_however_rows_come(
     outcome = step_through(
         elements,
         order=Order(max_disorder=max_disorder),
-        drift=told,
+        drift=reported,
         # What else works along with the tracker changes nothing.
         measure=MeasureMismatch(moving=5) if windows else None,
         snapshot_every=7.0 if windows else None,
     )
     for key, of_model in rows.items():
-        assert exact(outcome.alerts.get(key, [])) == exact(by_the_core(of_model, told))
+        assert exact(outcome.alerts.get(key, [])) == exact(by_the_core(of_model, reported))
 
 
 def test_the_streams_of_these_tests_raise_alerts_of_both_kinds() -> None:

@@ -31,7 +31,7 @@ from tests.stream.running import (
 )
 from tests.stream.test_idle_flush import Timer, at
 from transforms.keyed import expiry as expiry_module
-from transforms.keyed.expiry import Expiry, Kept
+from transforms.keyed.expiry import Expiry, KeptModel
 from transforms.learn.late_labels import LateLabels
 from transforms.track import log
 from transforms.track.keyed_fn import with_timers
@@ -64,9 +64,9 @@ class Tracking:
 
     def push(self, rows: Rows) -> None:
         timers = {"end": self.end, "idle": self.idle, "silent": self.silent}
-        told = {**self.cells, **timers, "timestamp": MIN_TIMESTAMP}
+        reported = {**self.cells, **timers, "timestamp": MIN_TIMESTAMP}
         with at(self.now):
-            self._keep(self.step.process((KEY, rows.chunk()), **told))
+            self._keep(self.step.process((KEY, rows.chunk()), **reported))
 
     def expire(self, late_by: float = 0.0) -> None:
         due, self.silent.due = self.silent.due, None
@@ -202,8 +202,8 @@ def test_rows_that_wait_are_taken_before_a_model_expires(tmp_path: Path) -> None
     assert tracking.idle.due is not None
     due = tracking.idle.due
     with at(due):
-        told = {**tracking.cells, "idle": tracking.idle, "due": Timestamp.of(due)}
-        tracking._keep(tracking.step.at_idle(KEY, **told))
+        reported = {**tracking.cells, "idle": tracking.idle, "due": Timestamp.of(due)}
+        tracking._keep(tracking.step.at_idle(KEY, **reported))
     tracking.expire()
     late = rows.take([58])
     tracking.push(late)
@@ -213,8 +213,8 @@ def test_rows_that_wait_are_taken_before_a_model_expires(tmp_path: Path) -> None
 
 def test_a_lost_or_damaged_file_is_told_of(tmp_path: Path) -> None:
     expiry = Expiry(str(tmp_path), 60)
-    name = expiry.write("a", Kept(b"state", b"clock"))
-    assert expiry.read("a", name) == Kept(b"state", b"clock")
+    name = expiry.write("a", KeptModel(b"state", b"clock"))
+    assert expiry.read("a", name) == KeptModel(b"state", b"clock")
     with pytest.raises(DataError, match="cannot be read"):
         expiry.read("b", name)
     (path,) = tmp_path.iterdir()
@@ -227,7 +227,7 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     expiry = Expiry(str(tmp_path), 60)
     schema = expiry_module._SCHEMA.with_metadata({b"kerneltrack.idle": b"3"})
     with patch.object(expiry_module, "_SCHEMA", schema):
-        name = expiry.write("a", Kept(b"state", b"clock"))
+        name = expiry.write("a", KeptModel(b"state", b"clock"))
     with pytest.raises(DataError, match=r"a@.*\.idle: format version 3: this code reads version 2"):
         expiry.read("a", name)
 

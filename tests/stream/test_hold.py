@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kerneltrack.fleet.forward_fill import Held, hold_last
+from kerneltrack.fleet.forward_fill import LastValues, hold_last
 from tests.stream.running import SECOND, Rows, assert_same, core_alone, make_rows, track
 from transforms.track.order import Order
 
@@ -75,7 +75,7 @@ def test_a_value_of_just_that_age_stands_in() -> None:
 
 def test_single_precision_stays_so() -> None:
     rows = np.array([[0.1, np.nan], [np.nan, 0.2]], dtype=np.float32)
-    held = Held(np.array([np.nan, 0.3]), np.array([0, 5]))
+    held = LastValues(np.array([np.nan, 0.3]), np.array([0, 5]))
     filled, held = hold_last(rows, np.array([6, 7]), held, 1)
     assert filled.dtype == np.float32
     assert filled.tolist() == [

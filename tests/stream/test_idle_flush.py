@@ -67,16 +67,16 @@ class Flushing:
         element = ("m", rows.chunk())
         timers = {"end": _Timer(), "idle": self.idle, "silent": Timer()}
         with at(self.now):
-            told = {**self._cells, **timers, "timestamp": MIN_TIMESTAMP}
-            self._keep(self._step.process(element, **told))
+            reported = {**self._cells, **timers, "timestamp": MIN_TIMESTAMP}
+            self._keep(self._step.process(element, **reported))
 
     def fire(self, late_by: float = 0.0) -> None:
         due, self.idle.due = self.idle.due, None
         assert due is not None
         self.now = due + late_by
         with at(self.now):
-            told = {**self._cells, "idle": self.idle, "due": Timestamp.of(due)}
-            self._keep(self._step.at_idle("m", **told))
+            reported = {**self._cells, "idle": self.idle, "due": Timestamp.of(due)}
+            self._keep(self._step.at_idle("m", **reported))
 
     def _keep(self, elements: Any) -> None:
         for element in [*elements, *end_of_bundle(self._step)]:

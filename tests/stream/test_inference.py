@@ -50,13 +50,13 @@ def examples(count: int = 40) -> list[dict[str, Any]]:
 
 
 def expected(folder: str) -> list[dict[str, Any]]:
-    said = kt.Fleet.load(folder).score(table_of(1, 40)).to_pylist()
+    output_text = kt.Fleet.load(folder).score(table_of(1, 40)).to_pylist()
     return [
         {
             "features": [line[f"z{at}"] for at in range(4)],
             **{name: line[name] for name in ("loss", "novelty", "prediction", "score", "margin")},
         }
-        for line in said
+        for line in output_text
     ]
 
 
@@ -91,14 +91,14 @@ def test_rows_that_cannot_be_taken_have_a_reason(folder: str) -> None:
     good, none, far, other = examples()[:4]
     none["heat"], far["flow"], other["pump"] = None, 1e200, "c"
     found = handler.run_inference([good, none, far, other], models)
-    said: list[Any] = [one.inference for one in found]
-    assert said[0] == expected(folder)[0]
-    assert said[1:] == [
+    output_text: list[Any] = [one.inference for one in found]
+    assert output_text[0] == expected(folder)[0]
+    assert output_text[1:] == [
         {"reason": "channel 1 is NaN"},
-        {"reason": said[2]["reason"]},
+        {"reason": output_text[2]["reason"]},
         {"reason": "no snapshot of model 'c'"},
     ]
-    assert "too large once standardised" in said[2]["reason"]
+    assert "too large once standardised" in output_text[2]["reason"]
     with pytest.raises(DataError, match="has no model id: the field 'pump' is missing"):
         list(handler.run_inference([{"flow": 1.0, "heat": 2.0}], models))
 
@@ -109,8 +109,11 @@ def test_new_snapshots_are_taken_and_single_models_need_no_id(folder: str, tmp_p
     with pytest.raises(ConfigError, match="model_id = None: must be the field that names"):
         list(handler.run_inference(examples()[:1], handler.load_model()))
     handler.update_model_path(str(tmp_path / "one"))
-    (said,) = handler.run_inference(examples()[-1:], handler.load_model())
-    assert (said.inference, said.model_id) == (expected(folder)[-1], str(tmp_path / "one"))
+    (output_text,) = handler.run_inference(examples()[-1:], handler.load_model())
+    assert (output_text.inference, output_text.model_id) == (
+        expected(folder)[-1],
+        str(tmp_path / "one"),
+    )
 
 
 @pytest.mark.parametrize(

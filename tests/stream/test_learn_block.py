@@ -287,9 +287,9 @@ def late_labels(classifies: bool) -> dict[str, Chunk]:
     rng, labels = np.random.default_rng(11), {}
     for key, size in {**SIZES, "a": 200}.items():
         index = rng.integers(0, size + 4, size // 2 + 2)
-        told = np.array(["still", "swim", "run"])[index % 3] if classifies else index * 0.5
+        reported = np.array(["still", "swim", "run"])[index % 3] if classifies else index * 0.5
         columns = {"index": index, "source": np.zeros_like(index), "row": np.arange(len(index))}
-        labels[key] = Chunk(pa.RecordBatch.from_pydict({**columns, "label": told}))
+        labels[key] = Chunk(pa.RecordBatch.from_pydict({**columns, "label": reported}))
     del labels["b"]
     return labels
 

@@ -81,7 +81,7 @@ def test_flipped_bits_are_refused_or_give_a_state_that_works(spec: LearnerSpec) 
 def changed(data: bytes, **about: object) -> bytes:
     snapshot = codec.decode_learner(data)
     header = {**snapshot.header["about"], **about}
-    return codec.encode_learner(snapshot.spec, snapshot.state, header, snapshot.beside)
+    return codec.encode_learner(snapshot.spec, snapshot.state, header, snapshot.extras)
 
 
 @pytest.mark.parametrize(

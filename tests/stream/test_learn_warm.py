@@ -76,8 +76,8 @@ def in_order(outcome: Outcome) -> list[bytes]:
 
 
 def rows_waiting(data: bytes) -> int:
-    beside = codec.decode_learner(data).beside
-    return len(beside["waiting.clock"]) if "waiting.clock" in beside else 0
+    extras = codec.decode_learner(data).extras
+    return len(extras["waiting.clock"]) if "waiting.clock" in extras else 0
 
 
 def apart(

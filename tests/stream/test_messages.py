@@ -73,8 +73,8 @@ def gather(
     rows = rows_of(gathering.chunks())
     letters = []
     for key, value, headers in gathering.dead_letters():
-        told = {name: text.decode() for name, text in headers}
-        letters.append({"key": key, "value": value, **told})
+        reported = {name: text.decode() for name, text in headers}
+        letters.append({"key": key, "value": value, **reported})
     return rows, letters
 
 

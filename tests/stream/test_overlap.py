@@ -94,8 +94,8 @@ def test_history_and_what_follows_are_one_job(
     # Windows that the history's end cut short are measured once more, whole.
     first = [line for line in history.mismatch["m"] if line["complete"]]
     assert ordered(first + live.mismatch.get("m", [])) == ordered(everything.mismatch["m"])
-    told = [outcome.alerts.get("m", []) for outcome in (history, live, everything)]
-    assert exact(told[0] + told[1]) == exact(told[2])
+    reported = [outcome.alerts.get("m", []) for outcome in (history, live, everything)]
+    assert exact(reported[0] + reported[1]) == exact(reported[2])
     refused = [entry for entry in everything.failures if entry[2] > cut]
     assert [entry for entry in live.failures if entry[2] > cut] == refused
 
@@ -107,8 +107,8 @@ def test_rows_of_the_very_boundary_are_still_to_come(tmp_path: Path) -> None:
     whole = step_through(elements_of(rows), order=BOUNDED, **asked)
     write_folder(whole, tmp_path)
     for entry, folder in each_boundary(tmp_path):
-        told = about((tmp_path / entry["tracker"]).read_bytes())
-        if told["final"]:
+        reported = about((tmp_path / entry["tracker"]).read_bytes())
+        if reported["final"]:
             continue
         order = Order(max_disorder=0, hold_for=HOLD)
         live = step_through(elements_of(rows), order=order, warm=folder, drop_overlap=True, **asked)
@@ -159,10 +159,12 @@ def test_a_row_that_no_model_can_take_moves_no_clock(
     bad = make_rows(1, times=np.array([4 * 10**18]))
     bad.x[0, 1] = np.nan
     asked = {"order": order, "measure": MeasureMismatch(SlidingWindows(7, 3, 1))}
-    told = step_through([("m", first.chunk()), ("m", bad.chunk())], snapshot_every=every, **asked)
+    reported = step_through(
+        [("m", first.chunk()), ("m", bad.chunk())], snapshot_every=every, **asked
+    )
     alone = step_through([("m", first.chunk())], snapshot_every=every, **asked)
-    assert [entry[3] for entry in told.failures] == ["channel 1 is NaN"]
-    ended, wanted = in_time(told)[-1], in_time(alone)[-1]
+    assert [entry[3] for entry in reported.failures] == ["channel 1 is NaN"]
+    ended, wanted = in_time(reported)[-1], in_time(alone)[-1]
     if order.confirms:
         assert ended == wanted
     else:
@@ -170,7 +172,7 @@ def test_a_row_that_no_model_can_take_moves_no_clock(
         assert (
             codec.read_header(ended)["about"]["time"] == codec.read_header(wanted)["about"]["time"]
         )
-    folder = write_folder(told, tmp_path)
+    folder = write_folder(reported, tmp_path)
     live = step_through([("m", last.chunk())], warm=folder, order=order)
     assert live.failures == []
     assert_same(live.table("m"), later(core_alone(rows), 80))

@@ -288,10 +288,10 @@ def test_values_are_those_of_the_json_mapping(
     """Of the kinds that rows take, but for numbers as texts, as which JSON keeps large ones."""
     sent = row(every_type()["Row"], 0, axes=axes, number=number, site=site, state=state)
     found = read(every_parsed(), b"\0" + sent.SerializeToString())
-    told = MessageToDict(sent, always_print_fields_with_no_presence=True)
-    assert [float(value) for value in told["axes"]] == pytest.approx(found["axes"], nan_ok=True)
-    assert (int(told["number"]), told["site"]) == (found["number"], found["site"])
-    assert (told["state"], told["time"]) == (found["state"], found["time"])
+    reported = MessageToDict(sent, always_print_fields_with_no_presence=True)
+    assert [float(value) for value in reported["axes"]] == pytest.approx(found["axes"], nan_ok=True)
+    assert (int(reported["number"]), reported["site"]) == (found["number"], found["site"])
+    assert (reported["state"], reported["time"]) == (found["state"], found["time"])
 
 
 def test_named_fields_that_no_row_takes_are_refused_by_name(served: Served) -> None:
@@ -336,11 +336,11 @@ def test_schemas_that_refer_to_others_are_read(served: Served) -> None:
         dependency=["google/protobuf/timestamp.proto", "plant/place.proto"],
     )
     kind = types_of(content, unit, place)["Row"]
-    told = FileDescriptorProto.FromString(content.SerializeToString())
-    told.dependency.append("confluent/meta.proto")
+    reported = FileDescriptorProto.FromString(content.SerializeToString())
+    reported.dependency.append("confluent/meta.proto")
     units = {"name": "plant/unit.proto", "subject": "unit value", "version": 1}
     places = {"name": "plant/place.proto", "subject": "place", "version": 4}
-    served[f"/schemas/ids/9{QUERY}"] = schema(told, references=[places, units])
+    served[f"/schemas/ids/9{QUERY}"] = schema(reported, references=[places, units])
     # As registries name them, which is not what others import them by.
     unit.name = place.name = "default"
     served[f"/subjects/place/versions/4{QUERY}"] = schema(place, references=[units])

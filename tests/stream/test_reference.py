@@ -56,9 +56,9 @@ def by_the_core(rows: Rows, spec: ReferenceSpec = HELD) -> tuple[Scores, list[Ep
     """The whole model's usable rows in one call, and the episode that is open at the end."""
     good = rows.take(np.flatnonzero(np.isfinite(rows.x).all(axis=1)))
     state = reference.init(spec, good.x[: SPEC.rows_to_start])
-    state, scores, told = reference.update(spec, state, good.x, np.asarray(good.time))
+    state, scores, reported = reference.update(spec, state, good.x, np.asarray(good.time))
     still = reference.open_episode(spec, state)
-    return scores, [*told, *([still] if still else [])]
+    return scores, [*reported, *([still] if still else [])]
 
 
 def as_line(episode: Episode) -> Line:
@@ -84,19 +84,19 @@ def as_line(episode: Episode) -> Line:
 def hold(outcome: Outcome, rows: dict[str, Rows], ended: bool = True) -> None:
     """What came out is what the core says."""
     for key, of_model in rows.items():
-        scores, told = by_the_core(of_model)
-        assert len(told) >= 3
-        expected = told if ended else told[:-1]
+        scores, reported = by_the_core(of_model)
+        assert len(reported) >= 3
+        expected = reported if ended else reported[:-1]
         assert outcome.episodes[key] == [as_line(episode) for episode in expected]
         table = outcome.table(key)
-        for name, said in (
+        for name, output_text in (
             ("ref_loss", scores.residual),
             ("ref_distance", scores.distance),
             ("ref_score", scores.score),
             ("ref_settled", scores.settled),
             ("p", scores.p),
         ):
-            assert table[name].tobytes() == said.tobytes(), name
+            assert table[name].tobytes() == output_text.tobytes(), name
 
 
 @settings(max_examples=8)
@@ -136,8 +136,8 @@ def test_a_stretch_until_a_time_is_the_cores_too(
     order = Order(max_disorder=max_disorder)
     outcome = step_through(elements, order=order, reference=spec, snapshot_every=50.0)
     for key, of_model in rows.items():
-        scores, told = by_the_core(of_model, spec)
-        assert outcome.episodes.get(key, []) == [as_line(episode) for episode in told]
+        scores, reported = by_the_core(of_model, spec)
+        assert outcome.episodes.get(key, []) == [as_line(episode) for episode in reported]
         assert outcome.table(key)["p"].tobytes() == scores.p.tobytes()
         assert np.isnan(scores.p).all() == (key == "late")
 
@@ -174,8 +174,8 @@ def test_a_silent_model_comes_back_with_its_reference(tmp_path: Path) -> None:
         if stop < 620:
             tracking.expire()
     outcome = tracking.finish()
-    scores, told = by_the_core(rows)
-    assert outcome.episodes[KEY] == [as_line(episode) for episode in told]
+    scores, reported = by_the_core(rows)
+    assert outcome.episodes[KEY] == [as_line(episode) for episode in reported]
     assert outcome.table(KEY)["p"].tobytes() == scores.p.tobytes()
 
 
@@ -189,8 +189,8 @@ def test_a_model_that_is_reset_makes_a_new_reference() -> None:
     step.push("m", again.chunk())
     outcome = step.finish()
     usable = int(np.isfinite(rows.x[:530]).all(axis=1).sum())
-    scores, told = by_the_core(again)
-    lines = [as_line(episode.moved(usable)) for episode in told]
+    scores, reported = by_the_core(again)
+    lines = [as_line(episode.moved(usable)) for episode in reported]
     assert outcome.episodes["m"][before:] == lines
     assert outcome.table("m")["p"][usable:].tobytes() == scores.p.tobytes()
 
@@ -212,10 +212,10 @@ def test_a_model_that_is_replaced_makes_a_new_reference(held: bool) -> None:
     centre, deviation = state.shift * state.scale, state.scale / np.sqrt(2.0)
     good = again.take(np.flatnonzero(np.isfinite(again.x).all(axis=1)))
     made = reference.init(HELD, np.stack([centre - deviation, centre + deviation]))
-    made, scores, told = reference.update(HELD, made, good.x, np.asarray(good.time))
+    made, scores, reported = reference.update(HELD, made, good.x, np.asarray(good.time))
     still = reference.open_episode(HELD, made)
-    told += [still] if still else []
-    lines = [as_line(episode.moved(usable)) for episode in told]
+    reported += [still] if still else []
+    lines = [as_line(episode.moved(usable)) for episode in reported]
     assert outcome.episodes["m"][before:] == lines
     assert outcome.table("m")["p"][usable:].tobytes() == scores.p.tobytes()
 
@@ -270,7 +270,7 @@ def test_without_a_reference_nothing_of_it_is_there() -> None:
     )
     assert outcome.episodes == {}
     (_, data) = outcome.snapshots[-1]
-    assert not any(name.startswith("reference") for name in codec.decode(data).beside)
+    assert not any(name.startswith("reference") for name in codec.decode(data).extras)
 
 
 @pytest.mark.parametrize(
@@ -292,10 +292,10 @@ def test_a_reference_that_leads_astray_is_a_damaged_state(
     outcome = step_through([("m", faulty(1).cut([620])[0])], reference=HELD)
     (_, data) = outcome.snapshots[-1]
     snapshot: Any = codec.decode(data)
-    beside = dict(snapshot.beside)
-    beside[f"reference.{name}"] = beside[f"reference.{name}"].copy()
-    beside[f"reference.{name}"][place] = value
+    extras = dict(snapshot.extras)
+    extras[f"reference.{name}"] = extras[f"reference.{name}"].copy()
+    extras[f"reference.{name}"][place] = value
     about = snapshot.header["about"]
-    wrong = codec.encode(snapshot.spec, snapshot.state, about, beside=beside)
+    wrong = codec.encode(snapshot.spec, snapshot.state, about, extras=extras)
     with pytest.raises(DataError, match="damaged"):
         decode(Work(spec=SPEC, reference=HELD), wrong, "given")

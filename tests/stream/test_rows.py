@@ -97,8 +97,8 @@ def test_labels_are_learned_and_rows_have_a_schema() -> None:
             *("model_id", "index", "time", "prediction", "score", "margin", "label", "correct")
         ]
         labels = rows | beam.Map(lambda r: (r.model_id, r.index, r.label))
-        said = [(f"p{p}", at, str(MODE[p, at])) for p in range(2) for at in range(COUNT)]
-        assert_that(labels, equal_to(said))
+        output_text = [(f"p{p}", at, str(MODE[p, at])) for p in range(2) for at in range(COUNT)]
+        assert_that(labels, equal_to(output_text))
         right = (
             rows
             | beam.Select("model_id", right=lambda row: float(bool(row.correct)))
@@ -216,18 +216,18 @@ def test_each_weird_row_is_a_row_or_a_failure_once(wrong: dict[str, Any], target
     for _, chunk in chunks:
         assert np.isfinite(chunk.column("x")).all()
         chunk.encode()
-    told = [part.batch.to_pylist()[0] for part in failures]
-    assert sum(len(chunk) for _, chunk in chunks) + len(told) == 3
-    assert len(told) <= 1
+    reported = [part.batch.to_pylist()[0] for part in failures]
+    assert sum(len(chunk) for _, chunk in chunks) + len(reported) == 3
+    assert len(reported) <= 1
     # A failure has its device, unless that is what is wrong.
-    for line in told:
+    for line in reported:
         assert (line["model_id"] is None) == line["reason"].startswith("model id")
 
 
 def test_half_characters_are_failures() -> None:
     _, failures = gathered([{**GOOD, name: "a\ud800"} for name in ("pump", "mode")], targets=False)
-    told = [part.batch.to_pylist()[0] for part in failures]
-    assert [(line["model_id"], line["reason"]) for line in told] == [
+    reported = [part.batch.to_pylist()[0] for part in failures]
+    assert [(line["model_id"], line["reason"]) for line in reported] == [
         (None, r"model id = 'a\ud800': has half a character"),
         ("a", r"mode = 'a\ud800': has half a character"),
     ]

@@ -90,8 +90,8 @@ def connected(*first: bytes) -> Iterator[tuple[StateStream, Side, Ours]]:
 
         waiting = pool.submit(other)
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        told = [("worker_id", "7")]
-        stream = StateStream(address, "/a/B", told, ours.messages.put, ours.ends.put)
+        reported = [("worker_id", "7")]
+        stream = StateStream(address, "/a/B", reported, ours.messages.put, ours.ends.put)
         side = waiting.result(PATIENCE)
         try:
             yield stream, side, ours
@@ -252,8 +252,10 @@ def test_beams_own_stream_is_behind_it(credentials: Any, caplog: pytest.LogCaptu
         with caplog.at_level(logging.WARNING):
             handler = factory.create_state_handler(endpoints_pb2.ApiServiceDescriptor(url=address))
         assert isinstance(handler._underlying._requests, queue.Queue)
-        said = [line for line in caplog.messages if "gRPC's own stream, which is slower" in line]
-        assert bool(said) == (credentials is None)
+        output_text = [
+            line for line in caplog.messages if "gRPC's own stream, which is slower" in line
+        ]
+        assert bool(output_text) == (credentials is None)
         factory.close()
         socket.create_connection(server.getsockname()).close()
         closing.join(PATIENCE)

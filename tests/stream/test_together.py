@@ -280,7 +280,7 @@ def test_what_is_kept_goes_through_bytes() -> None:
         b"numbers",
         moving=b"more",
         drift=b"drift",
-        held=b"h",
+        last_values=b"h",
         open=b"op",
         window=b"win",
         origin="ü",

@@ -248,8 +248,8 @@ def test_a_row_that_waits_closes_the_windows_behind_it() -> None:
     measure = MeasureMismatch(FixedWindows(10))
     step = Step(order=Order(max_disorder=2.0), measure=measure)
     *before, wait, wait_too = rows.cut([1])
-    said = [step.push("m", chunk) for chunk in before]
-    ends = [line["end"] // SECOND for out in said for line in out.mismatch.get("m", [])]
+    output_text = [step.push("m", chunk) for chunk in before]
+    ends = [line["end"] // SECOND for out in output_text for line in out.mismatch.get("m", [])]
     assert ends == [10]
     # 29 s waits until the clock has passed 31 s, but it says that all before 27 s have come.
     out = step.push("m", wait)
@@ -375,7 +375,7 @@ def dense(rates: list[int], seed: int = 0) -> Rows:
 
 
 def kept_of(data: bytes | None) -> int:
-    return 0 if data is None else len(codec.decode(data).beside["open.rows"])
+    return 0 if data is None else len(codec.decode(data).extras["open.rows"])
 
 
 def strided(rows: Rows, line: Line, spec: SubspaceSpec = SPEC) -> list[int]:

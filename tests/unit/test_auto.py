@@ -51,12 +51,12 @@ def one_by_one(
 ) -> tuple[Any, list[FloatArray], list[Any]]:
     """Return the last state, what all experts said of each row before it was learned, and more."""
     learner = Auto()
-    state, said, predicted = learner.begin(spec, rows.shape[1], channels), [], []
+    state, output_text, predicted = learner.begin(spec, rows.shape[1], channels), [], []
     for n in range(len(rows)):
-        said.append(learner.experts(spec, state, rows[n : n + 1])[0])
+        output_text.append(learner.experts(spec, state, rows[n : n + 1])[0])
         state, one = learner.update(spec, state, rows[n : n + 1], labels[n : n + 1])
         predicted.append(one)
-    return state, said, predicted
+    return state, output_text, predicted
 
 
 def unpacked(state: Any, memory: int) -> FloatArray:
@@ -157,8 +157,8 @@ def test_a_targets_map_is_held_back_as_functions_of_its_kernel_are(count: int) -
     kernel = np.exp(-np.sum(gaps * gaps, axis=2) / spec.bandwidth)
     held[4 : 4 + chosen, 4 : 4 + chosen] = 10.0 * spec.ridge * (kernel + 0.01 * np.eye(chosen))
     expected = whole @ np.linalg.solve(whole.T @ whole + held, whole.T @ targets)
-    said = whole @ unpacked(state, 0).T @ state.aims[: len(state.aims) // 2, 0]
-    np.testing.assert_allclose(said, expected, atol=1e-7)
+    output_text = whole @ unpacked(state, 0).T @ state.aims[: len(state.aims) // 2, 0]
+    np.testing.assert_allclose(output_text, expected, atol=1e-7)
 
 
 def test_channels_along_which_targets_rise_evenly_do_not_blur_the_map() -> None:
@@ -183,8 +183,8 @@ def test_rows_that_are_learned_late_count_as_much_as_is_left_of_them() -> None:
     normal = weighed @ whole + spec.ridge * np.eye(whole.shape[1])
     expected = whole @ np.linalg.solve(normal, weighed @ aims)
     size = len(state.aims) // 2
-    said = whole @ unpacked(state, 1).T @ state.aims[size:]
-    np.testing.assert_allclose(said, expected, atol=1e-4)
+    output_text = whole @ unpacked(state, 1).T @ state.aims[size:]
+    np.testing.assert_allclose(output_text, expected, atol=1e-4)
 
 
 def test_rows_that_wait_are_learned_before_their_place_is_taken() -> None:
@@ -340,7 +340,7 @@ def test_the_nearest_rows_are_those_of_the_window() -> None:
     first = EXPERTS.index("nearest rows")
     for count in (3, 90, 320):
         state, _ = learn_all_of(spec, rows[:count], names[:count])
-        said = learner.experts(spec, state, rows[count : count + 10])[:, first : first + 3]
+        output_text = learner.experts(spec, state, rows[count : count + 10])[:, first : first + 3]
         known = np.array([state.classes.index(name) for name in names[:count]])[-100:]
         window = rows[:count, :CHANNELS][-100:]
         for n in range(10):
@@ -353,7 +353,7 @@ def test_the_nearest_rows_are_those_of_the_window() -> None:
                 votes = np.bincount(known[order], weights, len(state.classes)) / weights.sum()
                 powers = np.exp(state.tempers[first + place, 0] * votes)
                 chances = 0.999 * powers / powers.sum() + 0.001 / len(state.classes)
-                np.testing.assert_allclose(said[n, place], chances, atol=1e-4)
+                np.testing.assert_allclose(output_text[n, place], chances, atol=1e-4)
 
 
 NEAR_AND_FAR = (0.0, 0.1, 0.3, 0.7)
@@ -377,11 +377,11 @@ def test_of_rows_as_near_those_that_stand_first_are_the_nearest(window: FloatArr
     order = np.argsort(window, kind="stable")[:16]
     known = np.array([state.classes.index(name) for name in names])
     place = EXPERTS.index("16 nearest rows")
-    said = learner.experts(spec, state, np.zeros((1, 1)))[0, place]
+    output_text = learner.experts(spec, state, np.zeros((1, 1)))[0, place]
     votes = np.bincount(known[order], minlength=len(state.classes)) / 16
     powers = np.exp(state.tempers[place, 0] * votes)
     chances = 0.999 * powers / powers.sum() + 0.001 / len(state.classes)
-    np.testing.assert_allclose(said, chances, atol=1e-9)
+    np.testing.assert_allclose(output_text, chances, atol=1e-9)
 
 
 @pytest.mark.parametrize("classes", range(2, 22))
@@ -443,7 +443,7 @@ def test_the_mixture_keeps_its_bound(task: str, share: float) -> None:
     learner = Auto()
     state = learner.begin(spec, 5, CHANNELS)
     for n in range(len(rows)):
-        said = learner.experts(spec, state, rows[n : n + 1])[0]
+        output_text = learner.experts(spec, state, rows[n : n + 1])[0]
         before = state
         state = learner.learn(spec, state, rows[n : n + 1], labels[n : n + 1])
         np.testing.assert_allclose(before.shares.sum(), 1.0, atol=1e-9)
@@ -452,10 +452,10 @@ def test_the_mixture_keeps_its_bound(task: str, share: float) -> None:
             shares = state.shares
             continue
         if task == "classification":
-            loss = -np.log(said[:, state.classes.index(labels[n])])
+            loss = -np.log(output_text[:, state.classes.index(labels[n])])
         else:
             spread = before.reals[4] * before.sums[TARGET_VARIANCE]
-            loss = np.minimum(25.0, (labels[n] - said[:, 0]) ** 2 / spread) / 16.0
+            loss = np.minimum(25.0, (labels[n] - output_text[:, 0]) ** 2 / spread) / 16.0
         weighed = shares * np.exp(-loss)
         mixed.append(-math.log(weighed.sum()))
         losses.append(loss)
@@ -480,25 +480,29 @@ def test_probabilities_are_probabilities_and_say_how_often_they_are_right() -> N
         ("out" if n == "in" else "in") if f else n for n, f in zip(names, flipped, strict=True)
     ]
     spec, learner = AutoSpec(), Auto()
-    state, said = learner.update(spec, learner.begin(spec, 5, CHANNELS), rows, labels)
+    state, output_text = learner.update(spec, learner.begin(spec, 5, CHANNELS), rows, labels)
     values = learner.values(spec, state, rows[:50])
     np.testing.assert_allclose(values.sum(axis=1), 1.0, atol=1e-12)
     assert (values > 0).all()
-    assert said.score is not None and said.correct is not None and said.margin is not None
-    assert (said.score[1:] >= 0.5 - 1e-12).all() and (said.score <= 1).all()
+    assert (
+        output_text.score is not None
+        and output_text.correct is not None
+        and output_text.margin is not None
+    )
+    assert (output_text.score[1:] >= 0.5 - 1e-12).all() and (output_text.score <= 1).all()
     settled = slice(500, None)
-    sure = said.score[settled] > 0.8
+    sure = output_text.score[settled] > 0.8
     # 1,500 rows and more: five deviations are .04.
-    gap = said.correct[settled][sure].mean() - said.score[settled][sure].mean()
+    gap = output_text.correct[settled][sure].mean() - output_text.score[settled][sure].mean()
     assert sure.sum() > 1_000 and abs(gap) < 0.04
 
 
 def test_the_tally_says_what_the_experts_did() -> None:
     rows, names = made(200)
     spec = AutoSpec(budget=20)
-    state, said, predicted = one_by_one(spec, rows, names)
+    state, output_text, predicted = one_by_one(spec, rows, names)
     right = np.zeros(len(EXPERTS))
-    for n, values in enumerate(said):
+    for n, values in enumerate(output_text):
         known = predicted[n].classes
         if n and names[n] in known[: values.shape[1]]:
             right += values.argmax(axis=1) == known.index(names[n])
@@ -516,8 +520,10 @@ def test_the_tally_says_what_the_experts_did() -> None:
 def test_the_mixture_is_near_the_best_of_its_experts() -> None:
     rows, names = made(4_000)
     learner = Auto()
-    state, said = learner.update(AutoSpec(), learner.begin(AutoSpec(), 5, CHANNELS), rows, names)
-    assert said.correct is not None
+    state, output_text = learner.update(
+        AutoSpec(), learner.begin(AutoSpec(), 5, CHANNELS), rows, names
+    )
+    assert output_text.correct is not None
     rates = state.tally[:, RIGHT] / len(rows)
     assert rates[-1] >= rates[:-1].max() - 0.01
     # What it is there for: the row alone does not tell the classes.
@@ -542,13 +548,13 @@ def test_labels_that_follow_each_other_are_expected() -> None:
         itertools.chain.from_iterable("abc" if flip else "abd" for flip in rng.random(500) < 0.5)
     )
     place = EXPERTS.index("last label")
-    state, said = learn_all(AutoSpec(budget=10), rng.normal(size=(1_500, 3)), labels)
+    state, output_text = learn_all(AutoSpec(budget=10), rng.normal(size=(1_500, 3)), labels)
     for last, expected in (("a", {"b": 1.0}), ("b", {"c": 0.5, "d": 0.5}), ("d", {"a": 1.0})):
         after = Auto().learn(AutoSpec(budget=10), state, np.zeros((1, 3)), [last])
         chances = Auto().experts(AutoSpec(budget=10), after, np.zeros((1, 3)))[0, place]
         for name, chance in zip(state.classes, chances, strict=True):
             assert chance == pytest.approx(expected.get(name, 0.0), abs=0.08)
-    assert said.correct is not None and said.correct[500:].mean() > 0.75
+    assert output_text.correct is not None and output_text.correct[500:].mean() > 0.75
 
 
 def test_the_mixtures_log_loss_keeps_the_bound_over_all_rows() -> None:

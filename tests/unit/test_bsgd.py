@@ -48,11 +48,11 @@ def test_removal_and_projection_follow_the_paper(stream: Stream, chosen: Setting
     labels = [float("nan") if label < 0 else float(label) for label in stream.labels]
     expected = bsgd(stream.rows, labels, chosen)
     assume(expected.margin > 1e-9 and expected.condition < MAX_CONDITION)
-    state, said = learn_all(spec_of(chosen), stream.rows, stream.names)
+    state, output_text = learn_all(spec_of(chosen), stream.rows, stream.names)
     mine, other = np.lexsort(state.rows.T), np.lexsort(expected.rows.T)
     np.testing.assert_array_equal(state.rows[mine], expected.rows[other])
     close(state.weights[:, mine], expected.weights[:, other])
-    check_classes(said, expected.said, stream.labels, ties=False)
+    check_classes(output_text, expected.output_text, stream.labels, ties=False)
 
 
 @given(streams(), choices("merging"))
@@ -62,10 +62,10 @@ def test_merging_follows_the_paper(stream: Stream, chosen: Settings) -> None:
     until = 12
     expected = bsgd(stream.rows[:until], labels[:until], chosen)
     assume(expected.margin > 1e-2)
-    _, said = learn_all(spec_of(chosen), stream.rows[:until], stream.names[:until])
-    assert said.score is not None
-    wanted = tempered(expected.said, stream.labels[:until], 4.0)
-    for score, (chances, beta) in zip(said.score, wanted, strict=True):
+    _, output_text = learn_all(spec_of(chosen), stream.rows[:until], stream.names[:until])
+    assert output_text.score is not None
+    wanted = tempered(expected.output_text, stream.labels[:until], 4.0)
+    for score, (chances, beta) in zip(output_text.score, wanted, strict=True):
         assert abs(score - chances.max(initial=0.0)) <= 1e-2 * beta
 
 

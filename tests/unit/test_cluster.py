@@ -78,8 +78,8 @@ def test_an_old_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_a_java_is_known_by_what_it_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    said = f"    java.home = {tmp_path}\\n    java.specification.version = 17"
-    program(tmp_path / "bin/java", f"printf '{said}\\n' >&2")
+    output_text = f"    java.home = {tmp_path}\\n    java.specification.version = 17"
+    program(tmp_path / "bin/java", f"printf '{output_text}\\n' >&2")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert find_java() == Java(tmp_path, 17)
@@ -106,10 +106,10 @@ def test_maven_says_why_it_failed_and_leaves_nothing(
     program(tmp_path / "bin/mvn", "echo '[INFO] x'; echo '[ERROR] no such artifact'; exit 1")
     program(tmp_path / "bin/javac", "")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    said: list[str] = []
+    output_text: list[str] = []
     with pytest.raises(ClusterError, match=r"^Maven failed: no such artifact \(all of it: "):
-        resolve(Java(tmp_path, 17), Interruption(), said.append)
-    assert [line.partition(" ")[0] for line in said] == ["Fetching"]
+        resolve(Java(tmp_path, 17), Interruption(), output_text.append)
+    assert [line.partition(" ")[0] for line in output_text] == ["Fetching"]
     left = {path.name for path in (tmp_path / "cache/jars").iterdir()}
     assert left == {"lock", "maven.log"}
 
@@ -201,8 +201,8 @@ def test_the_memory_of_a_taskmanager_adds_up(
 
 def test_what_a_dead_part_said_last_is_kept(tmp_path: Path) -> None:
     output = tmp_path / "part.out"
-    for restarts, said in ((0, "a"), (1, "b"), (2, "c")):
-        pid = spawn(tmp_path, "part", output, ["echo", said], dict(os.environ), restarts)
+    for restarts, output_text in ((0, "a"), (1, "b"), (2, "c")):
+        pid = spawn(tmp_path, "part", output, ["echo", output_text], dict(os.environ), restarts)
         assert os.waitpid(pid, 0)[1] == 0
     assert output.read_text() == "a\nb\nc\n"
     os.waitpid(spawn(tmp_path, "part", output, ["echo", "new"], dict(os.environ)), 0)

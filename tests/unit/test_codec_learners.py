@@ -50,9 +50,9 @@ def test_a_learner_goes_on_from_its_bytes(spec: LearnerSpec, at: int) -> None:
     assert (snapshot.spec, snapshot.header["about"]) == (spec, ABOUT)
     same_state(snapshot.state, state)
     after, then = learner.update(snapshot.spec, snapshot.state, rows[at:], labels[at:])
-    whole, said = learner.update(spec, learner.init(spec, WIDTH), rows, labels)
+    whole, output_text = learner.update(spec, learner.init(spec, WIDTH), rows, labels)
     same_state(after, whole)
-    same_predictions([first, then], said)
+    same_predictions([first, then], output_text)
 
 
 @every_spec
@@ -74,25 +74,25 @@ def test_a_decoded_state_is_its_own(spec: LearnerSpec) -> None:
 
 
 def test_arrays_beside_a_state_are_kept() -> None:
-    beside: dict[str, npt.NDArray[Any]] = {
+    extras: dict[str, npt.NDArray[Any]] = {
         "waiting.z": np.arange(6.0).reshape(2, 3),
         "none": np.zeros((0, 4)),
         "codes": np.array([-(2**63), 2**63 - 1]),
         "weights": np.array([np.nan, -0.0, np.inf]),
         "strided": np.arange(12).reshape(3, 4)[:, 1],
     }
-    data = codec.encode_learner(SPEC, state_of(SPEC), ABOUT, beside)
+    data = codec.encode_learner(SPEC, state_of(SPEC), ABOUT, extras)
     snapshot = codec.decode_learner(data)
     same_state(snapshot.state, state_of(SPEC))
-    assert snapshot.beside.keys() == beside.keys()
-    for name, array in beside.items():
-        found = snapshot.beside[name]
+    assert snapshot.extras.keys() == extras.keys()
+    for name, array in extras.items():
+        found = snapshot.extras[name]
         assert (found.shape, found.dtype) == (array.shape, array.dtype)
         assert found.tobytes() == array.tobytes()
-    assert codec.encode_learner(SPEC, snapshot.state, ABOUT, snapshot.beside) == data
+    assert codec.encode_learner(SPEC, snapshot.state, ABOUT, snapshot.extras) == data
     assert set(load(data)) == {
         *get_learner("ridge").arrays(snapshot.state),
-        *(codec.BESIDE + name for name in beside),
+        *(codec.EXTRA + name for name in extras),
     }
 
 
@@ -209,7 +209,7 @@ def test_a_state_that_claims_to_be_huge_takes_no_memory() -> None:
 
 
 def test_truncated_bytes_are_refused() -> None:
-    data = codec.encode_learner(SPEC, state_of(SPEC), beside={"z": np.zeros((3, 3))})
+    data = codec.encode_learner(SPEC, state_of(SPEC), extras={"z": np.zeros((3, 3))})
     for length in range(len(data)):
         with pytest.raises(DataError):
             codec.decode_learner(data[:length])
@@ -217,7 +217,7 @@ def test_truncated_bytes_are_refused() -> None:
 
 @every_spec
 def test_flipped_bits_are_refused_or_give_a_state_that_works(spec: LearnerSpec) -> None:
-    data = codec.encode_learner(spec, state_of(spec), beside={"z": np.zeros((3, 3))})
+    data = codec.encode_learner(spec, state_of(spec), extras={"z": np.zeros((3, 3))})
     rng = np.random.default_rng(1)
     rows, labels = stream(spec, count=20)
     decoded = 0
@@ -252,15 +252,15 @@ def test_version_1_still_decodes_and_continues_to_the_same_predictions(name: str
     snapshot = codec.decode_learner(data)
     assert snapshot.spec == LEARNERS[name]
     assert snapshot.header["about"] == {"model": "golden"}
-    assert snapshot.beside["waiting"].tolist() == [[0.5, -1.0]]
+    assert snapshot.extras["waiting"].tolist() == [[0.5, -1.0]]
     about = snapshot.header["about"]
     # The bytes that this version writes are still the same.
-    assert codec.encode_learner(snapshot.spec, snapshot.state, about, snapshot.beside) == data
+    assert codec.encode_learner(snapshot.spec, snapshot.state, about, snapshot.extras) == data
     learner = get_learner(snapshot.spec.learner)
     with np.load(GOLDEN / f"{name}_v1.npz") as expected:
         labels = expected["labels"]
-        _, said = learner.update(snapshot.spec, snapshot.state, expected["rows"], labels)
-        assert said.names == expected["names"].tolist()
+        _, output_text = learner.update(snapshot.spec, snapshot.state, expected["rows"], labels)
+        assert output_text.names == expected["names"].tolist()
         for field in ("score", "margin", "value", "error"):
             if field in expected:
-                assert getattr(said, field).tobytes() == expected[field].tobytes(), field
+                assert getattr(output_text, field).tobytes() == expected[field].tobytes(), field

@@ -192,5 +192,5 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         assert run.stdout is not None and run.stderr is not None
         run.stdout.close()
-        said = run.stderr.read()
-        assert (run.wait(), said) == (cli.PIPE_EXIT, b"")
+        output_text = run.stderr.read()
+        assert (run.wait(), output_text) == (cli.PIPE_EXIT, b"")

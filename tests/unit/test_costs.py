@@ -57,16 +57,16 @@ def test_the_class_of_least_expected_cost_is_predicted(spec: LearnerSpec) -> Non
     state, seen, moved = learner.init(spec, WIDTH), dict[str, int](), 0
     for row, label in zip(rows, labels, strict=True):
         state_before = state
-        state, said = learner.update(spec, state, row[None], [label])
-        assert said.code is not None and said.margin is not None
-        if state_before.classes and said.valid[0]:
+        state, output_text = learner.update(spec, state, row[None], [label])
+        assert output_text.code is not None and output_text.margin is not None
+        if state_before.classes and output_text.valid[0]:
             (chances,) = learner.probabilities(spec, state_before, row[None])
             best, expected = cheapest(spec, state_before.classes, chances, seen)
             least, second = sorted(expected)[:2] if len(expected) > 1 else (expected[0], np.inf)
             if second - least > 1e-9 * abs(second):
-                assert said.code[0] == best
-            moved += said.margin[0] < 0.0
-        if label is not None and said.valid[0]:
+                assert output_text.code[0] == best
+            moved += output_text.margin[0] < 0.0
+        if label is not None and output_text.valid[0]:
             seen[label] = seen.get(label, 0) + 1
     assert moved > 5
     if spec.class_weight:
@@ -89,11 +89,11 @@ def test_late_labels_are_counted_once() -> None:
     spec = RidgeSpec(class_weight="balanced")
     learner = get_learner(spec.learner)
     rows, labels = stream(spec, seed=7)
-    state, said = learner.update(spec, learner.init(spec, WIDTH), rows, None)
-    state, _ = learner.score(spec, state, said, labels)
+    state, output_text = learner.update(spec, learner.init(spec, WIDTH), rows, None)
+    state, _ = learner.score(spec, state, output_text, labels)
     assert not state.sums[SUMS:].any()
     state = learner.learn(spec, state, rows, labels)
-    fit = [label for label, good in zip(labels, said.valid, strict=True) if good]
+    fit = [label for label, good in zip(labels, output_text.valid, strict=True) if good]
     counted = state.sums[SUMS : SUMS + len(state.classes)].tolist()
     assert counted == [fit.count(name) for name in state.classes]
 

@@ -82,8 +82,8 @@ def test_a_row_at_a_time_is_the_same() -> None:
     rows = regimes(2)[:300]
     _, features = run_all(AUTO, rows)
     tracker = Tracker(AUTO)
-    said = [tracker.learn(row) for row in rows]
-    losses = [each.loss for each in said if each is not None]
+    output_text = [tracker.learn(row) for row in rows]
+    losses = [each.loss for each in output_text if each is not None]
     assert losses == features.loss[-len(losses) :].tolist() and len(losses) >= 200
 
 

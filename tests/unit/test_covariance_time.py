@@ -66,8 +66,10 @@ def test_the_same_bytes_however_rows_are_cut(spec: CovarianceSpec, cuts: list[in
     for low, high in itertools.pairwise([0, *sorted(cuts), len(ROWS)]):
         snapshot = codec.decode(codec.encode(spec, state, {}))
         assert snapshot.spec == spec
-        state, said = TRACKER.update(spec, snapshot.state, ROWS[low:high], (), TIMES[low:high])
-        parts.append(said)
+        state, output_text = TRACKER.update(
+            spec, snapshot.state, ROWS[low:high], (), TIMES[low:high]
+        )
+        parts.append(output_text)
     assert joined_bytes(parts) == feature_bytes(whole)
     assert state_bytes(state) == state_bytes(whole_state)
 

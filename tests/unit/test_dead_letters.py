@@ -16,10 +16,10 @@ class Message:
     """What Kafka's client gives."""
 
     def __init__(self, **headers: str | bytes | None) -> None:
-        told = {**HEADERS, **headers}
+        reported = {**HEADERS, **headers}
         self._headers = [
             (name, value.encode() if isinstance(value, str) else value)
-            for name, value in told.items()
+            for name, value in reported.items()
         ]
 
     def headers(self) -> Any:
@@ -53,7 +53,7 @@ def test_a_message_with_other_headers_is_no_letter(changed: dict[str, Any]) -> N
 
 def test_a_letter_is_told_as_a_line() -> None:
     letter = Letter(("rows", 3, 8), -1, "late", b"k", b"\xffv")
-    assert letter.told() == {
+    assert letter.fields() == {
         "topic": "rows",
         "partition": 3,
         "offset": 8,
@@ -61,12 +61,12 @@ def test_a_letter_is_told_as_a_line() -> None:
         "key": "k",
         "value": "\\xffv",
     }
-    assert Letter(("rows", 3, 8), -1, "late", None, None).told()["value"] is None
+    assert Letter(("rows", 3, 8), -1, "late", None, None).fields()["value"] is None
 
 
 def test_each_letter_is_read_once() -> None:
     once = Once()
-    told = [letter_of(Message(offset=str(n), reason=why)) for n in range(2) for why in "ab"]
-    lines = [letter.told() for letter in told if letter is not None]
+    reported = [letter_of(Message(offset=str(n), reason=why)) for n in range(2) for why in "ab"]
+    lines = [letter.fields() for letter in reported if letter is not None]
     assert [once.is_new(line) for line in lines + lines] == [True] * 4 + [False] * 4
     assert (len(once), once.repeated, once.conflicts) == (4, 4, 0)

@@ -112,8 +112,8 @@ def holed() -> Array:
         ([["a", "b"]] * 300, "X = 'list'"),
     ],
 )
-def test_rows_that_are_none_are_refused(rows: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_rows_that_are_none_are_refused(rows: Any, output_text: str) -> None:
+    with pytest.raises(ConfigError, match=output_text):
         ReferenceDetector().fit(rows)
 
 
@@ -122,8 +122,8 @@ def test_further_rows_are_looked_at_too() -> None:
     with pytest.raises(ConfigError, match="fitted"):
         detector.decision_function(normal(0, 5))
     detector.fit(normal(0, 300))
-    for rows, said in ((normal(0, 5, 4), "X = "), (normal(0, 5)[0], "X = "), (holed(), "X")):
-        with pytest.raises(ConfigError, match=said):
+    for rows, output_text in ((normal(0, 5, 4), "X = "), (normal(0, 5)[0], "X = "), (holed(), "X")):
+        with pytest.raises(ConfigError, match=output_text):
             detector.predict(rows)
     assert detector.predict(np.zeros((0, 3))).tolist() == []
 
@@ -137,8 +137,8 @@ def test_a_contamination_out_of_range_is_refused(share: float) -> None:
 def test_episodes_are_those_of_update_and_each_is_told_once() -> None:
     rows, spec = broken(), ReferenceSpec()
     found = find_episodes(rows)
-    state, scores, told = reference.update(spec, reference.init(spec, rows[:512]), rows)
-    assert [_plain(episode) for episode in found.episodes] == [_plain(told[-1])]
+    state, scores, reported = reference.update(spec, reference.init(spec, rows[:512]), rows)
+    assert [_plain(episode) for episode in found.episodes] == [_plain(reported[-1])]
     assert found.scores.p.tobytes() == scores.p.tobytes()
     assert found.state.tables.reals.tobytes() == state.tables.reals.tobytes()
 
@@ -175,8 +175,8 @@ def test_scores_are_the_same_however_rows_are_cut_into_calls(
     assert np.concatenate(scores).tobytes() == SCORES.tobytes()
     assert np.concatenate(labels).tolist() == FITTED.predict(FURTHER).tolist()
     whole = pickle.loads(pickle.dumps(FITTED)).partial_fit(FURTHER)
-    told = [_plain(episode) for episode in detector.episodes_]
-    assert told == [_plain(episode) for episode in whole.episodes_]
+    reported = [_plain(episode) for episode in detector.episodes_]
+    assert reported == [_plain(episode) for episode in whole.episodes_]
 
 
 def test_a_lasting_fault_is_found_row_by_row() -> None:

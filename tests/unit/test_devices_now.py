@@ -41,9 +41,13 @@ def rows(timed: bool = True, held: bool = True) -> pa.Table:
 
 
 def run(
-    output: Path, *lines: Mapping[str, Any], timed: bool = True, held: bool = True, **said: Any
+    output: Path,
+    *lines: Mapping[str, Any],
+    timed: bool = True,
+    held: bool = True,
+    **output_text: Any,
 ) -> str:
-    folder = run_folder(output, rows(timed, held), **said)
+    folder = run_folder(output, rows(timed, held), **output_text)
     if held:
         put(output, "episodes", pa.Table.from_pylist(list(lines), episodes_schema(timed, 3)))
     return folder

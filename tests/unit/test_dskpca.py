@@ -66,16 +66,20 @@ def test_a_run_is_the_papers(
     model = oracle.Model(state.factor.T.copy(), batches[1], 0)
     for start in range(0, 40, batches[0]):
         piece = slice(start, min(start + batches[0], 40))
-        state, said = tracker.update(spec, state, rows[piece], ("q", "s"))
-        told = [oracle.projection(model, phi[n], ridge) for n in range(40)[piece]]
+        state, output_text = tracker.update(spec, state, rows[piece], ("q", "s"))
+        reported = [oracle.projection(model, phi[n], ridge) for n in range(40)[piece]]
         # M + λI has a condition of at most 1 + tr M/λ.
         inner = model.used * model.alpha.T @ model.alpha
         slack = 1e-13 * (1 + np.trace(inner) / ridge) ** 2 * (1 + np.abs(phi).max() ** 2)
-        assert said.q is not None and said.z is not None and said.s is not None
-        np.testing.assert_allclose(said.q, [t["q"] for t in told], rtol=1e-9, atol=slack)
-        np.testing.assert_allclose(said.z, [t["z"] for t in told], rtol=1e-9, atol=slack)
-        np.testing.assert_allclose(said.loss, [t["loss"] for t in told], rtol=1e-9, atol=slack)
-        np.testing.assert_allclose(said.s @ said.s.T, said.z @ said.z.T, rtol=1e-9, atol=slack)
+        assert output_text.q is not None and output_text.z is not None and output_text.s is not None
+        np.testing.assert_allclose(output_text.q, [t["q"] for t in reported], rtol=1e-9, atol=slack)
+        np.testing.assert_allclose(output_text.z, [t["z"] for t in reported], rtol=1e-9, atol=slack)
+        np.testing.assert_allclose(
+            output_text.loss, [t["loss"] for t in reported], rtol=1e-9, atol=slack
+        )
+        np.testing.assert_allclose(
+            output_text.s @ output_text.s.T, output_text.z @ output_text.z.T, rtol=1e-9, atol=slack
+        )
         if piece.stop - start == batches[0]:
             model = oracle.step(model, phi[piece], batches[1], form, theta)
         np.testing.assert_allclose(
@@ -111,10 +115,10 @@ def test_a_long_run_stays_in_bounds_at_any_step() -> None:
         spec = DSKPCASpec(
             rank=3, budget=64, feature_batch=8, row_batch=4, step_size=theta, step_decay=0.0
         )
-        state, said = run_all(spec, walk(seed=1, count=6000, width=3))
-        assert said.valid.all() and all(np.isfinite(array).all() for array in state)
+        state, output_text = run_all(spec, walk(seed=1, count=6000, width=3))
+        assert output_text.valid.all() and all(np.isfinite(array).all() for array in state)
         assert DSKPCA().counters(state)["mended"] == 0
-        assert said.z is not None and np.abs(said.z).max() <= math.sqrt(2) * 1.001
+        assert output_text.z is not None and np.abs(output_text.z).max() <= math.sqrt(2) * 1.001
 
 
 def test_it_learns_the_subspace_of_kernel_pca() -> None:
@@ -122,14 +126,14 @@ def test_it_learns_the_subspace_of_kernel_pca() -> None:
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(30_000, 2)) * [1.0, 0.5]
     spec = DSKPCASpec(rank=4, budget=512, feature_batch=32, row_batch=32, gamma=4.0)
-    state, said = run_all(spec, rows)
+    state, output_text = run_all(spec, rows)
     scaled = rows[-3000:] / state.scale - state.shift
     phi = feature_rows(feature_map_of(spec, float(state.bandwidth[0])), scaled, 0, 512) / math.sqrt(
         512
     )
     values = np.linalg.eigvalsh(phi.T @ phi / 3000)
-    best, first = values[:-4].sum(), float(said.loss[:100].mean())
-    last = float(said.loss[-3000:].mean())
+    best, first = values[:-4].sum(), float(output_text.loss[:100].mean())
+    last = float(output_text.loss[-3000:].mean())
     assert best < last < best + 0.1 * (first - best)
 
 
@@ -137,8 +141,8 @@ def test_rows_below_zero_are_refused_where_the_kernel_takes_none() -> None:
     spec = spec_of("expsemigroup")
     rows = np.array([[1.0, 2.0], [-1.0, 2.0], [0.0, 0.0]])
     state = DSKPCA().init(spec, rows[:1])
-    _, said = DSKPCA().update(spec, state, rows)
-    assert said.valid.tolist() == [True, False, True]
+    _, output_text = DSKPCA().update(spec, state, rows)
+    assert output_text.valid.tolist() == [True, False, True]
     assert DSKPCA().why_refused(spec, state, rows[1]) == (
         "channel 0 is below 0, expsemigroup takes none"
     )

@@ -63,18 +63,20 @@ def test_a_run_is_the_papers(
         piece = slice(start, min(start + batches[0], 30))
         # Steps that are too long let coefficients grow, and the ridges in force with them.
         ridges = state.reals.copy()
-        state, said = tracker.update(spec, state, rows[piece], ("q",))
+        state, output_text = tracker.update(spec, state, rows[piece], ("q",))
         size = 1 + np.abs(model.alpha).max() + np.abs(model.beta).max()
         slack = 1e-12 * size * (1 + np.abs(phi[0]).max() + np.abs(phi[1]).max())
         halves = [oracle.Model(a, model.used, 0) for a in (model.alpha, model.beta)]
         for name, half, features in zip(("z", "q"), halves, phi, strict=True):
             expected = [oracle.evaluate(half, row) for row in features[piece]]
-            np.testing.assert_allclose(getattr(said, name), expected, rtol=1e-9, atol=slack)
+            np.testing.assert_allclose(getattr(output_text, name), expected, rtol=1e-9, atol=slack)
         losses = [
             [oracle.projection(half, row, ridge)["loss"] for row in features[piece]]
             for half, features, ridge in zip(halves, phi, ridges, strict=True)
         ]
-        np.testing.assert_allclose(said.loss, np.mean(losses, axis=0), rtol=1e-7, atol=1e4 * slack)
+        np.testing.assert_allclose(
+            output_text.loss, np.mean(losses, axis=0), rtol=1e-7, atol=1e4 * slack
+        )
         if piece.stop - start == batches[0]:
             model = oracle.pair_step(model, (phi[0][piece], phi[1][piece]), batches[1], form, theta)
         np.testing.assert_allclose(state.factor[0].T, model.alpha, rtol=1e-8, atol=1e-11 * size)
@@ -109,12 +111,12 @@ def test_it_finds_what_two_views_share(form: str, least: float) -> None:
     )
     state, _ = run_all(spec, rows)
     fresh = linked(1, 4000)
-    said = DSPair().project(spec, state, fresh, ("q",))
-    assert said.z is not None and said.q is not None
+    output_text = DSPair().project(spec, state, fresh, ("q",))
+    assert output_text.z is not None and output_text.q is not None
     # No linear function of x goes with any of y; the best correlation of cos(3·) is .97.
     raw = correlation(fresh[:, :2], fresh[:, 2:])
     assert raw < 0.2
-    assert correlation(said.z, said.q) > least
+    assert correlation(output_text.z, output_text.q) > least
 
 
 def correlation(left: Array, right: Array) -> float:
@@ -127,9 +129,13 @@ def correlation(left: Array, right: Array) -> float:
 def test_a_long_run_stays_in_bounds_at_any_step(form: str) -> None:
     for theta in (0.1, 1e6):
         spec = spec_of(form=form, step_size=theta, step_decay=0.0)
-        state, said = run_all(spec, walk(seed=1, count=6000, width=4), ("q",))
-        assert said.valid.all() and all(np.isfinite(array).all() for array in state)
-        assert (said.loss >= 0).all() and said.z is not None and np.isfinite(said.z).all()
+        state, output_text = run_all(spec, walk(seed=1, count=6000, width=4), ("q",))
+        assert output_text.valid.all() and all(np.isfinite(array).all() for array in state)
+        assert (
+            (output_text.loss >= 0).all()
+            and output_text.z is not None
+            and np.isfinite(output_text.z).all()
+        )
 
 
 @pytest.mark.parametrize(

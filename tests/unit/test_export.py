@@ -62,16 +62,16 @@ def test_features_and_loss_are_those_of_the_tracker(values: dict[str, Any]) -> N
     state, _ = kt.run_all(spec, rows_of(600))
     fresh = rows_of(200, seed=1)
     wanted = kt.get_tracker(spec.tracker).project(spec, state, fresh)
-    said = answers(to_onnx(freeze(spec, state)), fresh)
-    assert said.keys() == {"valid", "features", "loss"}
-    assert said["valid"].all()
+    output_text = answers(to_onnx(freeze(spec, state)), fresh)
+    assert output_text.keys() == {"valid", "features", "loss"}
+    assert output_text["valid"].all()
     features = wanted.z if spec.emit == "z" else wanted.q
     assert features is not None
     size = max(1.0, float(np.abs(features).max()))
-    np.testing.assert_allclose(said["features"], features, rtol=0, atol=CLOSE * size)
+    np.testing.assert_allclose(output_text["features"], features, rtol=0, atol=CLOSE * size)
     size = max(1.0, float(np.square(fresh / state.scale - state.shift).sum(axis=1).max()) ** 2)
     size = size if spec.kernel == "polynomial" else max(1.0, float(wanted.loss.max()))
-    np.testing.assert_allclose(said["loss"], wanted.loss, rtol=0, atol=CLOSE * size)
+    np.testing.assert_allclose(output_text["loss"], wanted.loss, rtol=0, atol=CLOSE * size)
 
 
 @pytest.mark.parametrize("inputs", ["features", "rows", "both"])
@@ -81,26 +81,26 @@ def test_predictions_are_those_of_the_learner(name: str, inputs: str) -> None:
     known = rows_of(600)
     state, features = kt.run_all(spec, known)
     learner_spec = kt.parse_learner_spec({"learner": name, "inputs": inputs})
-    told, _ = inputs_of(learner_spec, z_of(features), spec, state, known)
-    learned, _ = kt.learn_all(learner_spec, told, labels_of(known))
+    reported, _ = inputs_of(learner_spec, z_of(features), spec, state, known)
+    learned, _ = kt.learn_all(learner_spec, reported, labels_of(known))
     fresh = rows_of(200, seed=1)
     # Far out, where what a learner is told of the row is clipped.
     fresh[:20] *= 30.0
     tracker, learner = kt.get_tracker(spec.tracker), kt.get_learner(name)
     z = z_of(tracker.project(spec, state, fresh))
-    told, _ = inputs_of(learner_spec, z, spec, state, fresh)
-    wanted = learner.predict(learner_spec, learned, told)
+    reported, _ = inputs_of(learner_spec, z, spec, state, fresh)
+    wanted = learner.predict(learner_spec, learned, reported)
     head = freeze_head(learner_spec, learned, spec, WIDTH)
-    said = answers(to_onnx(freeze(spec, state), head), fresh)
+    output_text = answers(to_onnx(freeze(spec, state), head), fresh)
     assert wanted.score is not None
-    assert said["label"].tolist() == wanted.names
+    assert output_text["label"].tolist() == wanted.names
     assert {"low", "high", "ä"} == set(wanted.names)
-    size = max(1.0, float(np.abs(said["values"]).max()))
-    np.testing.assert_allclose(said["score"], wanted.score, rtol=0, atol=CLOSE * size)
-    values = learner.values(learner_spec, learned, told)
-    np.testing.assert_allclose(said["values"], values, rtol=0, atol=CLOSE * size)
-    chances = learner.probabilities(learner_spec, learned, told)
-    np.testing.assert_allclose(said["probabilities"], chances, rtol=0, atol=CLOSE * size)
+    size = max(1.0, float(np.abs(output_text["values"]).max()))
+    np.testing.assert_allclose(output_text["score"], wanted.score, rtol=0, atol=CLOSE * size)
+    values = learner.values(learner_spec, learned, reported)
+    np.testing.assert_allclose(output_text["values"], values, rtol=0, atol=CLOSE * size)
+    chances = learner.probabilities(learner_spec, learned, reported)
+    np.testing.assert_allclose(output_text["probabilities"], chances, rtol=0, atol=CLOSE * size)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -114,9 +114,9 @@ def test_targets_are_those_of_the_learner(bias: bool) -> None:
     wanted = kt.get_learner("ridge").predict(learner_spec, learned, z).value
     assert wanted is not None
     head = freeze_head(learner_spec, learned, spec, WIDTH)
-    said = answers(to_onnx(freeze(spec, state), head), fresh)
-    assert said.keys() == {"valid", "features", "loss", "value"}
-    np.testing.assert_allclose(said["value"], wanted, rtol=0, atol=CLOSE * 10)
+    output_text = answers(to_onnx(freeze(spec, state), head), fresh)
+    assert output_text.keys() == {"valid", "features", "loss", "value"}
+    np.testing.assert_allclose(output_text["value"], wanted, rtol=0, atol=CLOSE * 10)
 
 
 @pytest.mark.parametrize("values", [{"kernel": "gaussian"}, {"kernel": "polynomial"}, {"clip": 3}])
@@ -127,8 +127,8 @@ def test_valid_says_which_rows_the_tracker_takes(values: dict[str, Any]) -> None
     fresh[1, 0], fresh[2, 3], fresh[3, 1], fresh[4, 2] = np.nan, np.inf, -np.inf, 1e155
     fresh[5, 2] = 1e60
     wanted = kt.get_tracker(spec.tracker).project(spec, state, fresh).valid
-    said = answers(to_onnx(freeze(spec, state)), fresh)
-    assert said["valid"].tolist() == wanted.tolist()
+    output_text = answers(to_onnx(freeze(spec, state)), fresh)
+    assert output_text["valid"].tolist() == wanted.tolist()
     assert not wanted.all()
 
 

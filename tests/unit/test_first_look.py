@@ -73,8 +73,8 @@ def test_times_of_a_usual_format_name_it(
     formats = {"delimiter": "|"}
     with pytest.raises(DataError) as caught:
         look(path, {"time": "t"}, formats)
-    said = f"{path}: the times of t, such as {texts[0]!r}, are not ISO 8601: try {suggested}"
-    assert str(caught.value) == said
+    output_text = f"{path}: the times of t, such as {texts[0]!r}, are not ISO 8601: try {suggested}"
+    assert str(caught.value) == output_text
     # What is suggested does read them.
     form = suggested.removeprefix("--time-format ").strip("'")
     assert look(path, {"time": "t", "time_format": form}, formats) == []
@@ -170,8 +170,10 @@ def test_seconds_of_a_far_year_are_asked_for(tmp_path: Path) -> None:
 def test_times_written_in_two_ways_are_named(tmp_path: Path) -> None:
     texts = [moment.isoformat() + ("Z" if at % 2 else "") for at, moment in enumerate(MOMENTS)]
     path = parquet(tmp_path / "a.parquet", t=texts, x=NOISE)
-    said = "t: some times name their zone, others do not: these are taken for UTC (--time-zone)"
-    assert look(path, {"time": "t"}) == [said]
+    output_text = (
+        "t: some times name their zone, others do not: these are taken for UTC (--time-zone)"
+    )
+    assert look(path, {"time": "t"}) == [output_text]
     assert look(path, {"time": "t", "time_zone": "Asia/Tokyo"}) == []
     texts = [moment.isoformat() for moment in MOMENTS]
     texts[5] = "1700000000"
@@ -195,8 +197,8 @@ def test_a_clock_of_twelve_hours_is_asked_for(
     begin = datetime(2026, 3, 1, 9)
     texts = [(begin + timedelta(minutes=minutes * row)).strftime(form) for row in range(300)]
     path = parquet(tmp_path / "a.parquet", t=texts, x=np.arange(300) % 7 + 0.5)
-    said = look(path, {"time": "t"})
-    assert [line for line in said if "clock of 12 hours" in line] == said[: int(asks)]
+    output_text = look(path, {"time": "t"})
+    assert [line for line in output_text if "clock of 12 hours" in line] == output_text[: int(asks)]
 
 
 def test_a_job_without_a_time_that_can_be_read_ends(tmp_path: Path) -> None:
@@ -461,9 +463,9 @@ def test_ids_that_hardly_differ_or_were_rounded(
             csv(path, "id,x", column, NOISE)
         else:
             parquet(path, id=column, x=NOISE)
-        said = [line for line in look(path, {"model_id": "id"}) if line.startswith("id: ")]
-        assert len(said) == bool(wanted)
-        assert all(text in said[0] for text in wanted)
+        output_text = [line for line in look(path, {"model_id": "id"}) if line.startswith("id: ")]
+        assert len(output_text) == bool(wanted)
+        assert all(text in output_text[0] for text in wanted)
 
 
 @pytest.mark.parametrize(

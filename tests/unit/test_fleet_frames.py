@@ -584,10 +584,10 @@ def test_threads_share_a_tracker() -> None:
 
     def work(number: int) -> None:
         for row in X[number::4]:
-            said = tracker.learn(row)
-            if said is not None:
-                seen.append(said.index)
-                assert 0.0 <= said.loss <= 1.0 + 1e-9
+            output_text = tracker.learn(row)
+            if output_text is not None:
+                seen.append(output_text.index)
+                assert 0.0 <= output_text.loss <= 1.0 + 1e-9
 
     in_threads(work)
     assert tracker.rows == len(X)

@@ -33,8 +33,8 @@ def fleet(**settings: Any) -> kt.Fleet:
 
 
 def update(of: kt.Fleet, rows: pd.DataFrame) -> pd.DataFrame:
-    told: pd.DataFrame = of.update(rows, model_id="d", time="t")
-    return told
+    reported: pd.DataFrame = of.update(rows, model_id="d", time="t")
+    return reported
 
 
 @pytest.mark.parametrize("value", [0.0, math.nan])
@@ -46,11 +46,11 @@ def test_a_row_of_2099_blocks_no_model(value: float, apart: bool) -> None:
     other = fleet()
     if apart:
         update(other, rows[:200])
-        told = update(other, wild)
+        reported = update(other, wild)
     else:
-        told = update(other, pd.concat([rows[:200], wild])).tail(1)
+        reported = update(other, pd.concat([rows[:200], wild])).tail(1)
     reason = WAITS_AHEAD if value == 0 else "column 'f' is missing"
-    assert told.reason.tolist() == [reason]
+    assert reported.reason.tolist() == [reason]
     assert update(other, rows[200:]).reason.isna().all()
     assert other._states().__next__()[0] == whole._states().__next__()[0]
 
@@ -61,17 +61,17 @@ def test_a_device_goes_on_in_a_new_time_once_enough_rows_agree() -> None:
     update(of, rows)
     for place in range(7):
         assert update(of, later[place : place + 1]).reason.tolist() == [WAITS_AHEAD]
-    told = update(of, later[7:8])
-    assert told["index"].tolist() == [N + 7]
+    reported = update(of, later[7:8])
+    assert reported["index"].tolist() == [N + 7]
     assert update(of, later[8:])["index"].tolist() == list(range(N + 8, N + 20))
 
 
 def test_the_first_row_of_a_device_of_another_time() -> None:
     rows = table()
     rows.loc[0, "t"] = pd.Timestamp("1970-01-01")
-    told = update(fleet(), rows)
-    assert told.reason[0] == UNCONFIRMED
-    assert told.reason[1:].isna().all()
+    reported = update(fleet(), rows)
+    assert reported.reason[0] == UNCONFIRMED
+    assert reported.reason[1:].isna().all()
 
 
 def test_other_limits() -> None:

@@ -56,9 +56,9 @@ def test_weights_are_those_of_the_equations(loss: str, kernel: str) -> None:
 
 def test_the_bandwidth_is_that_of_the_rows_that_wait() -> None:
     spec = FOGDSpec(warmup=40, budget=50)
-    state, said = learn_all(spec, ROWS, [CLASSES[code] for code in CODES])
+    state, output_text = learn_all(spec, ROWS, [CLASSES[code] for code in CODES])
     gamma = median_bandwidth("gaussian", ROWS[:40])
-    assert state.bandwidth[0] == gamma and said.scored is not None
+    assert state.bandwidth[0] == gamma and output_text.scored is not None
     expected = stepped(spec, features_of(spec, gamma), CODES)
     np.testing.assert_allclose(state.weights, expected)
 
@@ -74,9 +74,9 @@ def test_values_approach_those_of_the_kernel() -> None:
     weights = np.zeros(COUNT)
     for n in range(COUNT):
         weights[n] = 0.5 * (targets[n] - weights @ kernel[:, n])
-    said = FOGD().values(spec, state, ROWS)[:, 0]
+    output_text = FOGD().values(spec, state, ROWS)[:, 0]
     # A mean of 10,000 products of variance 1/2 and less, 120 of them added with weights below .5.
-    np.testing.assert_allclose(said, kernel @ weights, atol=0.15)
+    np.testing.assert_allclose(output_text, kernel @ weights, atol=0.15)
 
 
 def test_seeds_are_other_features() -> None:

@@ -59,9 +59,9 @@ MORE = st.fixed_dictionaries(
 
 @given(about=ABOUTS, final=st.booleans(), more=MORE)
 def test_a_learner_s_is_plain_json(about: About, final: bool, more: dict[str, Any]) -> None:
-    told = {"model_id": about.model_id, "rows": about.rows, "time": about.time, "final": final}
+    reported = {"model_id": about.model_id, "rows": about.rows, "time": about.time, "final": final}
     text = learner_about(about, final, more)
-    assert text == json.dumps({**told, **more}, sort_keys=True)
+    assert text == json.dumps({**reported, **more}, sort_keys=True)
 
 
 def test_the_codec_takes_it_as_text() -> None:
@@ -69,9 +69,9 @@ def test_the_codec_takes_it_as_text() -> None:
     text = writer.tracker(about, final=True)
     ridge = RidgeSpec()
     state = get_learner("ridge").init(ridge, 2)
-    told = learner_about(about, True)
-    data = codec.encode_learner(ridge, state, told)
-    assert data == codec.encode_learner(ridge, state, json.loads(told))
+    reported = learner_about(about, True)
+    data = codec.encode_learner(ridge, state, reported)
+    assert data == codec.encode_learner(ridge, state, json.loads(reported))
     assert packed_state(data, "möwe")[:5] == ("möwe", codec.LEARNER, 3, 5, True)
     header = codec.tracker_header(OKFEBSpec(), text)
     assert codec.header_of(codec.TRACKER, header)["about"] == json.loads(text)

@@ -87,8 +87,8 @@ def test_a_column_major_member_is_unpacked_beside_memory(
     info = inspect(str(tmp_path / "in.npz"))
     (piece,) = info.pieces
     columns = {"X": info.schema.field("X").type}
-    told = [rows.batch.column("X").flatten() for rows in piece.read(columns)]
-    assert np.concatenate(told).tobytes() == values.reshape(700, -1).tobytes()
+    reported = [rows.batch.column("X").flatten() for rows in piece.read(columns)]
+    assert np.concatenate(reported).tobytes() == values.reshape(700, -1).tobytes()
 
 
 def test_a_column_major_bomb_takes_a_batch_of_memory(tmp_path: Path) -> None:
@@ -163,10 +163,10 @@ def test_more_columns_than_are_converted_at_a_time(
     (tmp_path / "in.csv").write_text("\n".join(lines) + "\n")
     info = inspect(str(tmp_path / "in.csv"))
     columns = resolve([info], ColumnOptions())
-    (told,) = info.pieces[0].read(columns.requests)
-    values = to_matrix(told.batch, columns.features, "float64")
+    (reported,) = info.pieces[0].read(columns.requests)
+    values = to_matrix(reported.batch, columns.features, "float64")
     np.testing.assert_array_equal(values, [*rows, [1.0] * (width - 1) + [np.nan]])
-    assert told.unread == [(2, f"c{width - 1} = 'one': not a number")]
+    assert reported.unread == [(2, f"c{width - 1} = 'one': not a number")]
 
 
 def test_reasons_are_bounded_and_printable(tmp_path: Path) -> None:

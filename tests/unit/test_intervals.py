@@ -44,15 +44,17 @@ def followed(errors: FloatArray, missing: float) -> FloatArray:
 def test_the_bound_follows_the_errors(coverage: float) -> None:
     spec = RidgeSpec(task="regression", intervals=coverage)
     rows, targets = stream(spec, count=600, seed=3)
-    _, said = learn_all(spec, rows, targets)
-    assert said.value is not None and said.error is not None
-    assert said.lower is not None and said.upper is not None
-    scored = np.flatnonzero(said.scored)
-    expected = followed(said.error[scored], 1.0 - coverage)
-    width = (said.upper - said.lower)[scored]
+    _, output_text = learn_all(spec, rows, targets)
+    assert output_text.value is not None and output_text.error is not None
+    assert output_text.lower is not None and output_text.upper is not None
+    scored = np.flatnonzero(output_text.scored)
+    expected = followed(output_text.error[scored], 1.0 - coverage)
+    width = (output_text.upper - output_text.lower)[scored]
     np.testing.assert_allclose(width, 2.0 * expected, rtol=1e-6)
-    known = ~np.isnan(said.lower)
-    np.testing.assert_allclose((said.lower + said.upper)[known] / 2, said.value[known], rtol=1e-12)
+    known = ~np.isnan(output_text.lower)
+    np.testing.assert_allclose(
+        (output_text.lower + output_text.upper)[known] / 2, output_text.value[known], rtol=1e-12
+    )
 
 
 def made(kind: str, seed: int, count: int = 6_000) -> tuple[FloatArray, FloatArray]:
@@ -87,16 +89,27 @@ def test_the_stated_share_of_targets_is_inside(
 ) -> None:
     spec = kind_of(task="regression", intervals=coverage)
     rows, targets = made(kind, seed=11)
-    _, said = learn_all(spec, rows, targets)
-    assert said.lower is not None and said.upper is not None and said.error is not None
-    told = ~np.isnan(said.lower)
-    told[np.flatnonzero(told)[:SKIPPED]] = False
-    within = of_intervals(coverage, said.lower[told], said.upper[told], targets[told])
+    _, output_text = learn_all(spec, rows, targets)
+    assert (
+        output_text.lower is not None
+        and output_text.upper is not None
+        and output_text.error is not None
+    )
+    reported = ~np.isnan(output_text.lower)
+    reported[np.flatnonzero(reported)[:SKIPPED]] = False
+    within = of_intervals(
+        coverage, output_text.lower[reported], output_text.upper[reported], targets[reported]
+    )
     assert abs(within[:, 0].mean() - coverage) < 0.02
     # As good as the half width that is the best of one for all rows, known only in hindsight.
-    half = float(np.quantile(said.error[told], coverage))
-    assert said.value is not None
-    still = of_intervals(coverage, said.value[told] - half, said.value[told] + half, targets[told])
+    half = float(np.quantile(output_text.error[reported], coverage))
+    assert output_text.value is not None
+    still = of_intervals(
+        coverage,
+        output_text.value[reported] - half,
+        output_text.value[reported] + half,
+        targets[reported],
+    )
     assert within[:, 2].mean() < 1.1 * still[:, 2].mean()
 
 
@@ -106,21 +119,21 @@ def test_errors_of_another_size_are_followed_soon(size: float) -> None:
     rows, targets = np.ones((6_000, 1)), rng.normal(size=6_000)
     targets[3_000:] *= size
     spec = LMSSpec(task="regression", intervals=0.9, step_size=0.01)
-    _, said = learn_all(spec, rows, targets)
-    assert said.lower is not None and said.upper is not None
-    inside = (said.lower <= targets) & (targets <= said.upper)
+    _, output_text = learn_all(spec, rows, targets)
+    assert output_text.lower is not None and output_text.upper is not None
+    inside = (output_text.lower <= targets) & (targets <= output_text.upper)
     assert abs(inside[3_600:].mean() - 0.9) < 0.03
-    assert np.median((said.upper - said.lower)[3_600:]) < 6.0 * size
+    assert np.median((output_text.upper - output_text.lower)[3_600:]) < 6.0 * size
 
 
 def test_targets_without_errors_have_intervals_of_no_width() -> None:
     spec = RidgeSpec(task="regression", intervals=0.9)
     targets = np.full(2_000, 7.0)
     targets[1_500:] += np.random.default_rng(0).normal(size=500)
-    _, said = learn_all(spec, np.ones((2_000, 1)), targets)
-    assert said.lower is not None and said.upper is not None
-    assert (said.lower[2:1_500] == 7.0).all() and (said.upper[2:1_500] == 7.0).all()
-    inside = (said.lower <= targets) & (targets <= said.upper)
+    _, output_text = learn_all(spec, np.ones((2_000, 1)), targets)
+    assert output_text.lower is not None and output_text.upper is not None
+    assert (output_text.lower[2:1_500] == 7.0).all() and (output_text.upper[2:1_500] == 7.0).all()
+    inside = (output_text.lower <= targets) & (targets <= output_text.upper)
     assert inside[1_600:].mean() > 0.8
 
 
@@ -148,12 +161,12 @@ def test_the_stated_share_of_labels_is_in_sets(
     kind: str, coverage: float, kind_of: type[LearnerSpec]
 ) -> None:
     rows, labels = drifting(kind, seed=5)
-    _, said = learn_all(kind_of(intervals=coverage), rows, labels)
-    assert said.members is not None and said.lower is None
-    codes = np.array([said.classes.index(label) for label in labels])
-    within = of_sets(said.members, codes)[SKIPPED:]
+    _, output_text = learn_all(kind_of(intervals=coverage), rows, labels)
+    assert output_text.members is not None and output_text.lower is None
+    codes = np.array([output_text.classes.index(label) for label in labels])
+    within = of_sets(output_text.members, codes)[SKIPPED:]
     assert abs(within[:, 0].mean() - coverage) < 0.02
-    assert within[:, 1].mean() < len(said.classes)
+    assert within[:, 1].mean() < len(output_text.classes)
 
 
 def test_a_set_is_of_the_likeliest_classes_by_the_bound() -> None:
@@ -163,8 +176,8 @@ def test_a_set_is_of_the_likeliest_classes_by_the_bound() -> None:
     for row, label in zip(rows, labels, strict=True):
         chances = learner.probabilities(spec, state, row[np.newaxis])[0]
         known = dict(zip(state.classes, (-np.log(chances)).tolist(), strict=True))
-        state, said = learner.update(spec, state, row[np.newaxis], [label])
-        found.append(set(said.sets[0]))
+        state, output_text = learner.update(spec, state, row[np.newaxis], [label])
+        found.append(set(output_text.sets[0]))
         if known:
             oddness.append((known, known.get(label, -math.log(1e-3 / (len(known) + 1)))))
     bounds = followed(np.array([max(odd, 0.0) for _, odd in oddness if odd > 1e-12]), 0.2)

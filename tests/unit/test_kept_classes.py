@@ -107,20 +107,23 @@ def by_the_rule(spec: LearnerSpec, labels: list[str | None]) -> tuple[list[str],
 @every_spec
 def test_the_most_frequent_are_kept(spec: LearnerSpec) -> None:
     rows, labels = late_classes()
-    state, said = learn_all(spec, rows, labels)
-    told = [label if fit else None for label, fit in zip(labels, said.valid.tolist(), strict=True)]
-    kept, had = by_the_rule(spec, told)
+    state, output_text = learn_all(spec, rows, labels)
+    reported = [
+        label if fit else None
+        for label, fit in zip(labels, output_text.valid.tolist(), strict=True)
+    ]
+    kept, had = by_the_rule(spec, reported)
     assert state.classes == tuple(kept)
-    frequent = [name for name, _ in Counter(told).most_common(5) if name is not None][:3]
+    frequent = [name for name, _ in Counter(reported).most_common(5) if name is not None][:3]
     assert set(frequent) <= set(kept) and set(frequent) == {"c6", "c7", "c8"}
     counters = get_learner(spec.learner).counters(state)
     assert counters["unusable"] == sum(
-        label is not None and not place for label, place in zip(told, had, strict=True)
+        label is not None and not place for label, place in zip(reported, had, strict=True)
     )
     # Of the frequent classes most rows are right at last; of the first ones none could be.
-    assert said.correct is not None
-    last = [row for row in range(600, 900) if told[row] in frequent]
-    assert said.correct[last].mean() > 0.5
+    assert output_text.correct is not None
+    last = [row for row in range(600, 900) if reported[row] in frequent]
+    assert output_text.correct[last].mean() > 0.5
     first = dataclasses.replace(spec, max_classes=100)
     assert learn_all(first, rows, labels)[0].kept is None
 
@@ -136,11 +139,11 @@ def test_cuts_change_nothing(spec: LearnerSpec, cuts: list[int], seed: int) -> N
     state, names, sets, correct = learner.init(spec, WIDTH), [], [], []
     edges = [0, *sorted(set(cuts)), 900]
     for start, stop in itertools.pairwise(edges):
-        state, said = learner.update(spec, state, rows[start:stop], labels[start:stop])
-        assert said.correct is not None
-        names += said.names
-        sets += said.sets
-        correct += said.correct.tolist()
+        state, output_text = learner.update(spec, state, rows[start:stop], labels[start:stop])
+        assert output_text.correct is not None
+        names += output_text.names
+        sets += output_text.sets
+        correct += output_text.correct.tolist()
         state = round_trip(spec, learner, state)
     same_state(state, whole)
     assert names == expected.names and sets == expected.sets
@@ -151,14 +154,16 @@ def test_cuts_change_nothing(spec: LearnerSpec, cuts: list[int], seed: int) -> N
 def test_rows_are_predicted_by_the_classes_that_have_a_place(spec: LearnerSpec) -> None:
     rows, labels = late_classes()
     learner, (state, _) = get_learner(spec.learner), learn_all(spec, rows, labels)
-    said = learner.predict(spec, state, np.nan_to_num(rows))
-    assert said.classes == names_of(state) and len(said.classes) > 5
-    assert set(said.names) <= set(state.classes)
-    assert {name for own in said.sets for name in own} <= set(state.classes)
+    output_text = learner.predict(spec, state, np.nan_to_num(rows))
+    assert output_text.classes == names_of(state) and len(output_text.classes) > 5
+    assert set(output_text.names) <= set(state.classes)
+    assert {name for own in output_text.sets for name in own} <= set(state.classes)
     chances = learner.probabilities(spec, state, np.nan_to_num(rows))
     assert chances.shape == (900, 5)
     if not spec.costs and not spec.class_weight:
-        assert said.names == [state.classes[code] for code in chances.argmax(axis=1).tolist()]
+        assert output_text.names == [
+            state.classes[code] for code in chances.argmax(axis=1).tolist()
+        ]
 
 
 @every_spec
@@ -167,14 +172,14 @@ def test_predictions_keep_their_names_until_labels_come(spec: LearnerSpec) -> No
     rows, labels = late_classes()
     learner = get_learner(spec.learner)
     begun, _ = learner.update(spec, learner.init(spec, WIDTH), rows[:150], labels[:150])
-    said = learner.predict(spec, begun, rows[:150])
+    output_text = learner.predict(spec, begun, rows[:150])
     state = learner.learn(spec, begun, rows[150:], labels[150:])
     assert set(begun.classes) - set(state.classes)
-    _, marked = learner.score(spec, state, said, labels[:150])
+    _, marked = learner.score(spec, state, output_text, labels[:150])
     assert marked.correct is not None
     right = [
         label is not None and label == name
-        for label, name in zip(labels[:150], said.names, strict=True)
+        for label, name in zip(labels[:150], output_text.names, strict=True)
     ]
     assert marked.correct.tolist() == right and sum(right) > 10
 
@@ -184,16 +189,19 @@ def test_what_is_known_of_the_others_stays() -> None:
     spec = SPECS[0]
     assert isinstance(spec, RidgeSpec)
     rows, labels = late_classes()
-    state, said = learn_all(spec, rows, labels)
-    told = [label if fit else None for label, fit in zip(labels, said.valid.tolist(), strict=True)]
-    found = turnover_of(spec, (), None, (), told)
+    state, output_text = learn_all(spec, rows, labels)
+    reported = [
+        label if fit else None
+        for label, fit in zip(labels, output_text.valid.tolist(), strict=True)
+    ]
+    found = turnover_of(spec, (), None, (), reported)
     learned = np.flatnonzero(found.places >= 0)
     x = np.column_stack([rows[learned], np.ones(len(learned))])
     gram = x.T @ x + spec.ridge * np.eye(WIDTH + 1)
     since = {turn.name: turn.row for turn in found.turns}
     assert len(since) >= 3
     for place, name in enumerate(state.classes):
-        of = [told[row] == name and row >= since.get(name, 0) for row in learned.tolist()]
+        of = [reported[row] == name and row >= since.get(name, 0) for row in learned.tolist()]
         expected = np.linalg.solve(gram, x.T @ np.array(of, float))
         np.testing.assert_allclose(state.weights[place], expected, rtol=1e-8, atol=1e-10)
 

@@ -78,11 +78,11 @@ def test_a_learner_that_is_kept_holds_no_more_than_its_own_rows(late: LateLabels
     learners.take(Chunk(pa.RecordBatch.from_pydict(columns)), one, one, np.array([60]))
     (now,) = learners.now
     written = written_learners(plan.spec)
-    data = written.put("m", now.alone())
+    data = written.put("m", now.without_rows())
     kept = written.take("m", data)
     assert kept.waiting is not None
     assert len(kept.waiting) == (0 if late is None else 30)
-    arrays = [*prediction_columns(kept.waiting.said).values(), kept.waiting.rows.z]
+    arrays = [*prediction_columns(kept.waiting.predictions).values(), kept.waiting.rows.z]
     assert all(array.base is None for array in arrays)
     assert encode_working(plan.spec, "m", kept) == data
     # Read back from the bytes it is the same.

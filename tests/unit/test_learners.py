@@ -100,7 +100,7 @@ def tempered(
 
 
 def check_classes(
-    said: Predictions,
+    output_text: Predictions,
     expected: oracle.Said,
     labels: list[int],
     ties: bool = True,
@@ -111,35 +111,39 @@ def check_classes(
     Where the loss is `logistic`, against probabilities: their logarithms are decision values but
     for a constant, which makes no difference.
     """
-    assert said.code is not None and said.score is not None
-    assert said.margin is not None and said.correct is not None
+    assert output_text.code is not None and output_text.score is not None
+    assert output_text.margin is not None and output_text.correct is not None
     largest = max((float(np.abs(values).max(initial=0)) for values in expected), default=0.0)
     decisions = [np.log(values) for values in expected] if logistic else expected
     known = tempered(decisions, labels, 1.0 if logistic else 4.0)
     for n, (values, (chances, beta)) in enumerate(zip(expected, known, strict=True)):
         if len(values) == 0:
-            assert (said.code[n], said.score[n], said.margin[n]) == (-1, 0.0, 0.0)
-            assert not said.scored[n]
+            assert (output_text.code[n], output_text.score[n], output_text.margin[n]) == (
+                -1,
+                0.0,
+                0.0,
+            )
+            assert not output_text.scored[n]
             continue
         ordered = np.sort(values)[::-1]
         margin = ordered[0] - ordered[1] if len(values) > 1 else 0.0
         sure = np.sort(chances)[::-1]
         # β and its history multiply what rounding does to the decision values.
         spread = 1e4 * beta * max(1.0, largest)
-        close(said.score[n], sure[0], spread)
-        close(said.margin[n], sure[0] - sure[1] if len(values) > 1 else 0.0, spread)
+        close(output_text.score[n], sure[0], spread)
+        close(output_text.margin[n], sure[0] - sure[1] if len(values) > 1 else 0.0, spread)
         if (ties and margin == 0.0) or margin > 10 * TOLERANCE * max(1.0, largest):
-            assert said.code[n] == np.argmax(values)
-        assert said.scored[n] == (labels[n] >= 0)
-        assert said.correct[n] == (labels[n] >= 0 and said.code[n] == labels[n])
+            assert output_text.code[n] == np.argmax(values)
+        assert output_text.scored[n] == (labels[n] >= 0)
+        assert output_text.correct[n] == (labels[n] >= 0 and output_text.code[n] == labels[n])
 
 
 @given(streams(), st.sampled_from([1e-4, 1e-2, 1.0]), st.booleans())
 def test_pegasos_is_a_binary_run_a_class(stream: Stream, ridge: float, project: bool) -> None:
     spec = PegasosSpec(ridge=ridge, project=project)
-    state, said = learn_all(spec, stream.rows, stream.names)
+    state, output_text = learn_all(spec, stream.rows, stream.names)
     expected, weights = oracle.pegasos(stream.with_bias, stream.labels, ridge, project)
-    check_classes(said, expected, stream.labels)
+    check_classes(output_text, expected, stream.labels)
     close(class_weights(spec, state), weights)
 
 
@@ -148,9 +152,9 @@ def test_hinge_follows_crammer_and_singer(
     stream: Stream, ridge: float, step: float, decay: int
 ) -> None:
     spec = HingeSpec(ridge=ridge, step_size=step, decay_rows=decay)
-    state, said = learn_all(spec, stream.rows, stream.names)
+    state, output_text = learn_all(spec, stream.rows, stream.names)
     expected, weights = oracle.hinge(stream.with_bias, stream.labels, ridge, step, decay)
-    check_classes(said, expected, stream.labels)
+    check_classes(output_text, expected, stream.labels)
     close(state.weights, weights)
 
 
@@ -159,9 +163,9 @@ def test_logistic_descends_the_log_loss(
     stream: Stream, ridge: float, step: float, decay: int
 ) -> None:
     spec = LogisticSpec(ridge=ridge, step_size=step, decay_rows=decay)
-    state, said = learn_all(spec, stream.rows, stream.names)
+    state, output_text = learn_all(spec, stream.rows, stream.names)
     expected, weights = oracle.logistic(stream.with_bias, stream.labels, ridge, step, decay)
-    check_classes(said, expected, stream.labels, logistic=True)
+    check_classes(output_text, expected, stream.labels, logistic=True)
     close(state.weights, weights)
 
 
@@ -170,10 +174,10 @@ def test_lms_classifies_by_least_squares(
     stream: Stream, ridge: float, decay: int, normalised: bool
 ) -> None:
     spec = LMSSpec(ridge=ridge, step_size=0.3, decay_rows=decay, normalised=normalised)
-    state, said = learn_all(spec, stream.rows, stream.names)
+    state, output_text = learn_all(spec, stream.rows, stream.names)
     targets = oracle.one_hot(stream.labels)
     expected, weights = oracle.lms(stream.with_bias, targets, ridge, 0.3, decay, normalised)
-    check_classes(said, only_known(expected, stream.labels), stream.labels)
+    check_classes(output_text, only_known(expected, stream.labels), stream.labels)
     close(state.weights, weights)
 
 
@@ -187,26 +191,26 @@ def only_known(values: oracle.Said, labels: list[int]) -> oracle.Said:
     return kept
 
 
-def check_targets(said: Predictions, expected: oracle.Said, targets: FloatArray) -> None:
-    assert said.value is not None and said.error is not None
+def check_targets(output_text: Predictions, expected: oracle.Said, targets: FloatArray) -> None:
+    assert output_text.value is not None and output_text.error is not None
     values = np.array([row[0] for row in expected])
     begun = np.cumsum(~np.isnan(targets)) - ~np.isnan(targets) > 0
     size = float(np.nanmax(np.abs(targets), initial=0.0))
-    assert np.isnan(said.value[~begun]).all()
-    close(said.value[begun], values[begun], size)
-    assert (said.scored == (begun & ~np.isnan(targets))).all()
-    close(said.error[said.scored], np.abs(targets - values)[said.scored], size)
-    assert np.isnan(said.error[~said.scored]).all()
+    assert np.isnan(output_text.value[~begun]).all()
+    close(output_text.value[begun], values[begun], size)
+    assert (output_text.scored == (begun & ~np.isnan(targets))).all()
+    close(output_text.error[output_text.scored], np.abs(targets - values)[output_text.scored], size)
+    assert np.isnan(output_text.error[~output_text.scored]).all()
 
 
 @given(streams(), st.sampled_from([0.0, 0.1]), st.booleans(), st.booleans())
 def test_lms_regresses(stream: Stream, ridge: float, normalised: bool, bias: bool) -> None:
-    told: dict[str, Any] = {"task": "regression", "scale_targets": False, "step_size": 0.3}
-    spec = LMSSpec(**told, ridge=ridge, normalised=normalised, bias=bias)
-    state, said = learn_all(spec, stream.rows, stream.targets)
+    reported: dict[str, Any] = {"task": "regression", "scale_targets": False, "step_size": 0.3}
+    spec = LMSSpec(**reported, ridge=ridge, normalised=normalised, bias=bias)
+    state, output_text = learn_all(spec, stream.rows, stream.targets)
     rows = stream.with_bias if bias else stream.rows
     expected, weights = oracle.lms(rows, stream.targets[:, None], ridge, 0.3, 0, normalised)
-    check_targets(said, expected, stream.targets)
+    check_targets(output_text, expected, stream.targets)
     close(state.weights, weights)
 
 
@@ -215,10 +219,10 @@ def test_recursive_ridge_is_ridge_on_all_rows_so_far(
     stream: Stream, ridge: float, forgetting: float
 ) -> None:
     spec = RidgeSpec(task="regression", ridge=ridge, forgetting=forgetting, scale_targets=False)
-    state, said = learn_all(spec, stream.rows, stream.targets)
+    state, output_text = learn_all(spec, stream.rows, stream.targets)
     targets = stream.targets[:, None]
     expected, weights = oracle.recursive_ridge(stream.with_bias, targets, ridge, forgetting)
-    check_targets(said, expected, stream.targets)
+    check_targets(output_text, expected, stream.targets)
     close(state.weights, weights)
 
 
@@ -227,10 +231,10 @@ def test_recursive_ridge_leaves_the_bias_of_scaled_targets_alone(
     stream: Stream, ridge: float, forgetting: float
 ) -> None:
     spec = RidgeSpec(task="regression", ridge=ridge, forgetting=forgetting)
-    _, said = learn_all(spec, stream.rows, stream.targets)
+    _, output_text = learn_all(spec, stream.rows, stream.targets)
     targets = stream.targets[:, None]
     expected, _ = oracle.recursive_ridge(stream.with_bias, targets, ridge, forgetting, free=1)
-    check_targets(said, expected, stream.targets)
+    check_targets(output_text, expected, stream.targets)
 
 
 @given(streams(), st.sampled_from([1e-3, 0.1]), st.sampled_from([1.0, 0.97]))
@@ -238,19 +242,19 @@ def test_recursive_ridge_classifies_by_ridge_on_all_rows_so_far(
     stream: Stream, ridge: float, forgetting: float
 ) -> None:
     spec = RidgeSpec(ridge=ridge, forgetting=forgetting)
-    state, said = learn_all(spec, stream.rows, stream.names)
+    state, output_text = learn_all(spec, stream.rows, stream.names)
     targets = oracle.one_hot(stream.labels)
     expected, weights = oracle.recursive_ridge(stream.with_bias, targets, ridge, forgetting)
-    check_classes(said, only_ridge_known(expected, stream.labels), stream.labels)
+    check_classes(output_text, only_ridge_known(expected, stream.labels), stream.labels)
     close(state.weights, weights)
 
 
 @given(streams(), st.sampled_from(["pa", "pa1", "pa2"]), st.sampled_from([0.1, 1.0]))
 def test_pa_follows_crammer_et_al(stream: Stream, variant: str, cost: float) -> None:
     spec = PASpec(variant=variant, aggressiveness=cost)
-    state, said = learn_all(spec, stream.rows, stream.names)
+    state, output_text = learn_all(spec, stream.rows, stream.names)
     expected, weights = oracle.pa_classes(stream.with_bias, stream.labels, variant, cost)
-    check_classes(said, expected, stream.labels, ties=False)
+    check_classes(output_text, expected, stream.labels, ties=False)
     close(state.weights, weights)
 
 
@@ -259,10 +263,10 @@ def test_pa_regresses(stream: Stream, variant: str, insensitivity: float) -> Non
     spec = PASpec(
         task="regression", variant=variant, insensitivity=insensitivity, scale_targets=False
     )
-    state, said = learn_all(spec, stream.rows, stream.targets)
+    state, output_text = learn_all(spec, stream.rows, stream.targets)
     rows, targets = stream.with_bias, stream.targets
     expected, weights = oracle.pa_targets(rows, targets, variant, 1.0, insensitivity)
-    check_targets(said, expected, targets)
+    check_targets(output_text, expected, targets)
     close(state.weights, weights)
 
 
@@ -309,9 +313,9 @@ def test_two_classes_are_one_binary_pegasos() -> None:
     rows = rng.normal(size=(300, 4))
     labels = ["up" if value > 0 else "down" for value in rows @ [1.0, -1.0, 0.5, 0.0]]
     spec = PegasosSpec(ridge=1e-2)
-    state, said = learn_all(spec, rows, labels)
+    state, output_text = learn_all(spec, rows, labels)
     assert (state.weights[0] == -state.weights[1]).all()
-    assert said.correct is not None and said.correct[100:].mean() > 0.9
+    assert output_text.correct is not None and output_text.correct[100:].mean() > 0.9
 
 
 def test_pegasos_projects_on_its_ball() -> None:
@@ -326,9 +330,9 @@ def test_pegasos_projects_on_its_ball() -> None:
 
 def test_hinge_waits_for_a_second_class() -> None:
     spec = HingeSpec()
-    state, said = learn_all(spec, [[1.0], [2.0], [3.0]], ["only"] * 3)
+    state, output_text = learn_all(spec, [[1.0], [2.0], [3.0]], ["only"] * 3)
     assert not state.weights.any()
-    assert said.names == [None, "only", "only"]
+    assert output_text.names == [None, "only", "only"]
     state = Hinge().learn(spec, state, [[1.0]], ["other"])
     assert state.weights.tolist() == [[-0.3, -0.3], [0.3, 0.3]]
 
@@ -353,6 +357,6 @@ def test_defaults_learn_three_separate_classes(spec: LearnerSpec, least: float) 
     rng = np.random.default_rng(3)
     labels = rng.integers(0, 3, 1000)
     rows = np.eye(3)[labels] * 0.8 + 0.2 * rng.normal(size=(1000, 3))
-    _, said = learn_all(spec, rows, [f"class {label}" for label in labels])
-    assert said.correct is not None
-    assert said.correct[200:].mean() >= least
+    _, output_text = learn_all(spec, rows, [f"class {label}" for label in labels])
+    assert output_text.correct is not None
+    assert output_text.correct[200:].mean() >= least

@@ -50,8 +50,8 @@ def test_results_do_not_depend_on_how_rows_are_cut(
     state, parts = learner.init(spec, WIDTH), []
     places = [0, *sorted(cuts), len(rows)]
     for start, stop in itertools.pairwise(places):
-        state, said = learner.update(spec, state, rows[start:stop], labels[start:stop])
-        parts.append(said)
+        state, output_text = learner.update(spec, state, rows[start:stop], labels[start:stop])
+        parts.append(output_text)
     same_state(state, whole_state)
     same_predictions(parts, whole)
 
@@ -69,9 +69,9 @@ def test_results_do_not_depend_on_where_arrays_lie(spec: LearnerSpec) -> None:
     for _ in range(60):
         others += [np.empty(rng.integers(1, 50)) for _ in range(rng.integers(0, 8))]
         others = [others[place] for place in rng.permutation(len(others))[:100]]
-        state, said = learn_all(spec, rows, labels)
+        state, output_text = learn_all(spec, rows, labels)
         same_state(state, expected[0])
-        same_predictions([said], expected[1])
+        same_predictions([output_text], expected[1])
 
 
 @every_regressor
@@ -84,13 +84,13 @@ def test_units_and_zero_of_targets_make_no_difference(
     if not getattr(spec, "bias", True):
         moved = 0.0
     expected = learn_all(spec, rows, targets)[1].value
-    said = learn_all(spec, rows, factor * targets + moved)[1].value
-    assert expected is not None and said is not None
+    output_text = learn_all(spec, rows, factor * targets + moved)[1].value
+    assert expected is not None and output_text is not None
     # Each row rounds the target, the mean and the weights of the constant.
     spread = abs(factor) * float(np.nanstd(targets[np.isfinite(targets)]))
     rounding = len(rows) * np.finfo(float).eps * max(1.0, abs(moved) / spread)
-    gaps = (said - moved) / factor - expected
-    assert np.array_equal(np.isnan(said), np.isnan(expected))
+    gaps = (output_text - moved) / factor - expected
+    assert np.array_equal(np.isnan(output_text), np.isnan(expected))
     # Predictions before the second distinct target are that target.
     limit = rounding * float(np.nanmax(np.abs(expected)))
     np.testing.assert_allclose(gaps[~np.isnan(gaps)], 0.0, rtol=0, atol=limit)
@@ -100,9 +100,11 @@ def test_units_and_zero_of_targets_make_no_difference(
 @pytest.mark.parametrize("level", [0.1, 101_325.0, -1e9])
 def test_targets_that_are_all_the_same_are_predicted(spec: LearnerSpec, level: float) -> None:
     rows, _ = stream(spec, count=300, seed=8)
-    said = learn_all(spec, rows, np.full(300, level))[1].value
-    assert said is not None and getattr(spec, "bias", True)
-    assert (said[~np.isnan(said)] == level).all() and np.isfinite(said[-50:]).any()
+    output_text = learn_all(spec, rows, np.full(300, level))[1].value
+    assert output_text is not None and getattr(spec, "bias", True)
+    assert (output_text[~np.isnan(output_text)] == level).all() and np.isfinite(
+        output_text[-50:]
+    ).any()
 
 
 def copies(arrays: dict[str, Any]) -> dict[str, Any]:
@@ -114,15 +116,15 @@ def test_arguments_are_not_written_to(spec: LearnerSpec) -> None:
     learner, state = begun(spec)
     rows, labels = stream(spec, seed=1)
     before = rows.copy(), list(labels), state._replace(**copies(arrays_of(state)))
-    said = learner.predict(spec, state, rows)
-    said_before = copies(columns(said))
+    output_text = learner.predict(spec, state, rows)
+    said_before = copies(columns(output_text))
     learner.update(spec, state, rows, labels)
     learner.learn(spec, state, rows, labels)
-    learner.score(spec, state, said, labels)
+    learner.score(spec, state, output_text, labels)
     np.testing.assert_array_equal(rows, before[0])
     np.testing.assert_equal(list(labels), before[1])
     same_state(state, before[2])
-    for name, column in columns(said).items():
+    for name, column in columns(output_text).items():
         np.testing.assert_array_equal(column, said_before[name])
 
 
@@ -138,17 +140,17 @@ def test_rows_may_be_read_only_and_lie_in_any_order(spec: LearnerSpec) -> None:
     for array in arrays_of(frozen).values():
         array.flags.writeable = False
     same_predictions([learner.update(spec, frozen, rows, labels)[1]], expected)
-    said = learner.predict(spec, frozen, rows)
-    same_predictions([said], learner.predict(spec, state, rows))
+    output_text = learner.predict(spec, frozen, rows)
+    same_predictions([output_text], learner.predict(spec, state, rows))
 
 
 @every_spec
 def test_predictions_that_are_scored_may_be_every_other_one(spec: LearnerSpec) -> None:
     learner, state = begun(spec)
     rows, labels = stream(spec, seed=2)
-    said = learner.predict(spec, state, rows)
-    every_other: dict[str, Any] = {name: each[::2] for name, each in columns(said).items()}
-    half = dataclasses.replace(said, **every_other)
+    output_text = learner.predict(spec, state, rows)
+    every_other: dict[str, Any] = {name: each[::2] for name, each in columns(output_text).items()}
+    half = dataclasses.replace(output_text, **every_other)
     expected = learner.score(spec, state, learner.predict(spec, state, rows[::2]), labels[::2])
     after, marked = learner.score(spec, state, half, labels[::2])
     same_state(after, expected[0])
@@ -167,10 +169,10 @@ def test_whole_numbers_are_as_good_as_reals(spec: LearnerSpec) -> None:
         each.name: int(not isinstance(each.limits, Range) or 1 in each.limits) for each in reals_of
     }
     reals: dict[str, Any] = {name: float(value) for name, value in whole.items()}
-    state, said = learn_all(dataclasses.replace(spec, **whole), rows, labels)
+    state, output_text = learn_all(dataclasses.replace(spec, **whole), rows, labels)
     again, expected = learn_all(dataclasses.replace(spec, **reals), rows, labels)
     same_state(state, again)
-    same_predictions([said], expected)
+    same_predictions([output_text], expected)
 
 
 @every_spec
@@ -218,10 +220,10 @@ def test_a_state_survives_the_codec_mid_stream(spec: LearnerSpec) -> None:
     restored = round_trip(spec, learner, state)
     same_state(restored, state)
     rows, labels = stream(spec, seed=3)
-    after, said = learner.update(spec, state, rows, labels)
+    after, output_text = learner.update(spec, state, rows, labels)
     again, said_again = learner.update(spec, restored, rows, labels)
     same_state(again, after)
-    same_predictions([said_again], said)
+    same_predictions([said_again], output_text)
 
 
 @every_spec
@@ -259,11 +261,11 @@ def test_degenerate_features_leave_everything_finite(spec: LearnerSpec, scale: f
         labels = np.where(np.arange(len(rows)) % 3 == 0, 1e100, labels)
     mixed = np.where(np.arange(len(rows))[:, None] % 2 == 0, rows, rows * scale)
     for block in (np.tile(rows[:1] * scale, (len(rows), 1)), rows * scale, mixed, rows):
-        state, said = learner.update(spec, state, block, labels)
-        assert said.valid.all()
+        state, output_text = learner.update(spec, state, block, labels)
+        assert output_text.valid.all()
         assert all(np.isfinite(array).all() for array in arrays_of(state).values())
         for name in ("score", "margin", "value"):
-            column = getattr(said, name)
+            column = getattr(output_text, name)
             assert column is None or np.isfinite(column).all()
 
 
@@ -273,11 +275,11 @@ def test_refused_rows_leave_no_trace(spec: LearnerSpec) -> None:
     bad = np.ones((4, WIDTH))
     bad[np.arange(4), [0, 1, 2, 2]] = [np.nan, np.inf, -np.inf, 1e101]
     labels: Any = ["never seen"] * 4 if spec.classifies else np.ones(4)
-    after, said = learner.update(spec, state, bad, labels)
+    after, output_text = learner.update(spec, state, bad, labels)
     same_state(after, state)
-    assert not said.valid.any() and not said.scored.any()
-    assert said.code is None or (said.code == -1).all()
-    assert said.value is None or np.isnan(said.value).all()
+    assert not output_text.valid.any() and not output_text.scored.any()
+    assert output_text.code is None or (output_text.code == -1).all()
+    assert output_text.value is None or np.isnan(output_text.value).all()
 
 
 @every_spec
@@ -287,9 +289,9 @@ def test_rows_without_labels_are_predicted_only(spec: LearnerSpec) -> None:
     absent: Any = [None] * len(rows) if spec.classifies else np.full(len(rows), np.nan)
     expected = learner.predict(spec, state, rows)
     for labels in (absent, None):
-        after, said = learner.update(spec, state, rows, labels)
+        after, output_text = learner.update(spec, state, rows, labels)
         same_state(after, state)
-        same_predictions([said], expected)
+        same_predictions([output_text], expected)
     assert not expected.scored.any()
 
 
@@ -300,8 +302,8 @@ def test_update_predicts_before_it_learns(spec: LearnerSpec) -> None:
     whole_state, whole = learn_all(spec, rows, labels)
     state, parts = learner.init(spec, WIDTH), []
     for n in range(len(rows)):
-        said = learner.predict(spec, state, rows[n : n + 1])
-        state, marked = learner.score(spec, state, said, labels[n : n + 1])
+        output_text = learner.predict(spec, state, rows[n : n + 1])
+        state, marked = learner.score(spec, state, output_text, labels[n : n + 1])
         state = learner.learn(spec, state, rows[n : n + 1], labels[n : n + 1])
         parts.append(dataclasses.replace(marked, classes=state.classes))
     same_state(state, whole_state)
@@ -312,8 +314,8 @@ def test_update_predicts_before_it_learns(spec: LearnerSpec) -> None:
 def test_labels_that_come_late_are_scored_and_learned(spec: LearnerSpec) -> None:
     learner, state = begun(spec)
     rows, labels = stream(spec, seed=6)
-    said = learner.predict(spec, state, rows)
-    state, marked = learner.score(spec, state, said, labels)
+    output_text = learner.predict(spec, state, rows)
+    state, marked = learner.score(spec, state, output_text, labels)
     before = learner.counters(state)
     state = learner.learn(spec, state, rows, labels)
     after = learner.counters(state)
@@ -335,14 +337,14 @@ def test_labels_that_come_late_are_scored_and_learned(spec: LearnerSpec) -> None
 @every_spec
 def test_counters_add_up(spec: LearnerSpec) -> None:
     rows, labels = stream(spec)
-    learner, (state, said) = get_learner(spec.learner), learn_all(spec, rows, labels)
+    learner, (state, output_text) = get_learner(spec.learner), learn_all(spec, rows, labels)
     counters = learner.counters(state)
-    assert counters["scored"] == said.scored.sum()
-    if said.correct is not None:
-        assert counters["correct"] == said.correct.sum() > 0
+    assert counters["scored"] == output_text.scored.sum()
+    if output_text.correct is not None:
+        assert counters["correct"] == output_text.correct.sum() > 0
         assert (counters["squared"], counters["absolute"]) == (0.0, 0.0)
-    if said.error is not None:
-        errors = said.error[said.scored]
+    if output_text.error is not None:
+        errors = output_text.error[output_text.scored]
         assert counters["squared"] == pytest.approx((errors**2).sum(), rel=1e-12)
         assert counters["absolute"] == pytest.approx(errors.sum(), rel=1e-12)
-        assert counters["unusable"] == (np.isinf(labels) & said.valid).sum() > 0
+        assert counters["unusable"] == (np.isinf(labels) & output_text.valid).sum() > 0

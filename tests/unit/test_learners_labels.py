@@ -28,14 +28,16 @@ def test_classes_appear_on_the_fly(spec: LearnerSpec) -> None:
     spec = dataclasses.replace(at_once(spec), max_classes=100)
     learner = get_learner(spec.learner)
     rows = np.eye(3)[[0, 1, 0, 2, 2]] + 0.01
-    state, said = learner.update(spec, learner.init(spec, 3), rows, ["b", "a", "b", "c", "c"])
-    assert said.classes == state.classes == ("b", "a", "c")
-    assert said.names[0] is None and said.names[1] == "b"
-    assert said.scored.tolist() == [False, True, True, True, True]
-    assert said.correct is not None and not said.correct[[0, 1, 3]].any()
+    state, output_text = learner.update(
+        spec, learner.init(spec, 3), rows, ["b", "a", "b", "c", "c"]
+    )
+    assert output_text.classes == state.classes == ("b", "a", "c")
+    assert output_text.names[0] is None and output_text.names[1] == "b"
+    assert output_text.scored.tolist() == [False, True, True, True, True]
+    assert output_text.correct is not None and not output_text.correct[[0, 1, 3]].any()
     assert learner.predict(spec, state, rows[3:]).names == ["c", "c"]
     state = learner.learn(spec, state, rows[:1], ["z"])
-    assert state.classes == (*said.classes, "z")
+    assert state.classes == (*output_text.classes, "z")
 
 
 @every_classifier
@@ -43,10 +45,12 @@ def test_rows_of_a_class_too_many_are_scored_and_not_learned(spec: LearnerSpec) 
     spec = dataclasses.replace(at_once(spec), max_classes=2)
     learner = get_learner(spec.learner)
     rows = np.random.default_rng(7).normal(size=(6, 3))
-    state, said = learner.update(spec, learner.init(spec, 3), rows, ["a", "b", "c", "a", "d", None])
+    state, output_text = learner.update(
+        spec, learner.init(spec, 3), rows, ["a", "b", "c", "a", "d", None]
+    )
     assert state.classes == ("a", "b")
-    assert said.scored.tolist() == [False, True, True, True, True, False]
-    assert said.correct is not None and not said.correct[[2, 4]].any()
+    assert output_text.scored.tolist() == [False, True, True, True, True, False]
+    assert output_text.correct is not None and not output_text.correct[[2, 4]].any()
     counters = learner.counters(state)
     assert (counters["learned"], counters["unusable"], counters["scored"]) == (3, 2, 4)
     kept = learn_all(spec, rows[[0, 1, 3]], ["a", "b", "a"])[0]

@@ -31,9 +31,9 @@ NAMES = dict(
 
 def test_every_part_has_a_line_and_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list"]) == 0
-    told = capsys.readouterr().out
-    assert max(map(len, told.splitlines())) <= 100
-    blocks = told.rstrip("\n").split("\n\n")
+    reported = capsys.readouterr().out
+    assert max(map(len, reported.splitlines())) <= 100
+    blocks = reported.rstrip("\n").split("\n\n")
     for block, registry in zip(blocks[:2], PARTS, strict=True):
         assert re.findall(r"^    (\w+): ", block, re.MULTILINE) == list(registry)
         flat = " ".join(block.split())
@@ -72,8 +72,8 @@ def test_a_part_has_its_settings_with_range_and_default(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["list", name]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"    {name}: ")
+    reported = capsys.readouterr().out
+    assert reported.startswith(f"    {name}: ")
     registry = next((registry for registry in PARTS if name in registry), None)
     kind = DriftSpec if registry is None else registry.spec_type(name)
     prefix = "drift-" if registry is None else "" if registry is TRACKERS else "learner-"
@@ -81,7 +81,7 @@ def test_a_part_has_its_settings_with_range_and_default(
         f"--{'' if field in LEARNER.plain else prefix}{field}".replace("_", "-")
         for field in settings_of(kind)
     ]
-    assert re.findall(r"^    (--\S+)$", told, re.MULTILINE) == flags
+    assert re.findall(r"^    (--\S+)$", reported, re.MULTILINE) == flags
 
 
 def test_the_settings_of_okfeb_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def local(*texts: str) -> pa.Array:
     return pa.array([np.datetime64(text, "ns") for text in texts], pa.timestamp("ns"))
 
 
-def told(times: Times) -> list[tuple[int, int]]:
+def reported(times: Times) -> list[tuple[int, int]]:
     """Each row's instant, and what is said of it."""
     assert times.again is not None
     assert not times.bad.any()
@@ -96,13 +96,13 @@ def test_every_kind_of_local_time_is_told(values: pa.Array, time_format: str | N
         (utc("2026-06-30T22:00"), 0),
     ]
     for given_values in (values, values.dictionary_encode()):
-        assert told(to_nanoseconds(given_values, "s", BERLIN, time_format)) == expected
+        assert reported(to_nanoseconds(given_values, "s", BERLIN, time_format)) == expected
 
 
 def test_dates_are_midnights() -> None:
     dates = pa.array([datetime.date(2018, 11, 4), datetime.date(2018, 11, 5)])
     expected = [(utc("2018-11-04T03:00"), NEVER), (utc("2018-11-05T02:00"), 0)]
-    assert told(to_nanoseconds(dates, zone="America/Sao_Paulo")) == expected
+    assert reported(to_nanoseconds(dates, zone="America/Sao_Paulo")) == expected
 
 
 def test_times_that_say_their_zone_and_numbers_are_not_in_doubt() -> None:
@@ -128,8 +128,8 @@ def test_a_bad_text_beside_one_in_doubt() -> None:
 
 def test_years_whose_changes_are_not_known() -> None:
     summer = local("2037-07-01T12:00", "2045-07-01T12:00")
-    assert told(to_nanoseconds(summer, zone=BERLIN))[0] == (utc("2037-07-01T10:00"), 0)
-    assert told(to_nanoseconds(summer, zone=BERLIN))[1][1] == UNKNOWN
+    assert reported(to_nanoseconds(summer, zone=BERLIN))[0] == (utc("2037-07-01T10:00"), 0)
+    assert reported(to_nanoseconds(summer, zone=BERLIN))[1][1] == UNKNOWN
     # A zone whose clock does not change.
     assert to_nanoseconds(summer, zone="Asia/Tokyo").again is None
 
@@ -158,12 +158,12 @@ def test_as_python_reads_local_times(
     texts = pa.array([moment.isoformat() for moment in moments])
     found = to_nanoseconds(texts, zone=zone)
     again = np.zeros(len(moments)) if found.again is None else found.again
-    for moment, time, said in zip(moments, found.time.tolist(), again.tolist(), strict=True):
+    for moment, time, output_text in zip(moments, found.time.tolist(), again.tolist(), strict=True):
         first, last = (_utc_of(moment.replace(fold=fold, tzinfo=info)) for fold in (0, 1))
         if first <= last:
-            assert (time, said) == (first, last - first)
+            assert (time, output_text) == (first, last - first)
         else:
-            assert said == NEVER
+            assert output_text == NEVER
             # Between what the two clocks would say; the first instant of the new one.
             assert last <= time <= first
             ahead = [info.utcoffset(_of_utc(time + by, info)) for by in (-S, 0)]

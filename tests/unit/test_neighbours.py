@@ -61,12 +61,15 @@ def fleet() -> dict[str, Array]:
 def prints(
     spec: SubspaceSpec, fleet: dict[str, Array], held: bool = True
 ) -> dict[str, Fingerprint]:
-    told, made = ReferenceSpec(), {}
+    reported, made = ReferenceSpec(), {}
     for name, rows in fleet.items():
         state, _ = run_all(spec, rows)
         own = None
         if held:
-            own = told, reference.update(told, reference.init(told, rows[:512]), rows)[0]
+            own = (
+                reported,
+                reference.update(reported, reference.init(reported, rows[:512]), rows)[0],
+            )
         made[name] = fingerprint(spec, state, own)
     return made
 
@@ -289,7 +292,7 @@ print(repr(compare(OKFEBSpec(), list(made), made.__getitem__)))
 def test_all_builds_give_the_same_bits() -> None:
     names = binding.builds_here()
     able = names[: names.index(binding.build()) + 1]
-    said = {
+    output_text = {
         subprocess.run(
             [sys.executable, "-c", SCRIPT],
             env={**os.environ, binding.CHOICE: name},
@@ -299,5 +302,5 @@ def test_all_builds_give_the_same_bits() -> None:
         ).stdout
         for name in able
     }
-    assert len(said) == 1
-    assert "Neighbours(" in said.pop()
+    assert len(output_text) == 1
+    assert "Neighbours(" in output_text.pop()

@@ -113,7 +113,7 @@ def test_without_a_threshold_it_is_gradient_steps_on_the_first_rows_features() -
     rows, labels = stream("hinge", 3, 200)
     spec = spec_of("hinge", threshold=None, ridge=1e-3, decay_rows=20)
     begun, _ = learn_all(spec, rows[:30], labels[:30])
-    state, said = LEARNER.update(spec, begun, rows[30:], labels[30:])
+    state, output_text = LEARNER.update(spec, begun, rows[30:], labels[30:])
     for name in ("support", "factor", "gram", "image", "members"):
         assert arrays_of(state)[name].tobytes() == arrays_of(begun)[name].tobytes()
     assert state.counts[MOVED] == 0
@@ -123,9 +123,9 @@ def test_without_a_threshold_it_is_gradient_steps_on_the_first_rows_features() -
         begun.weights, np.zeros((0, 4)), begun.sums, begun.counts[:4], begun.classes
     )
     _, expected = Hinge().update(plain, linear, features, labels[30:])
-    assert said.names == expected.names
-    assert said.score is not None and expected.score is not None
-    assert np.allclose(said.score, expected.score, rtol=0, atol=1e-9)
+    assert output_text.names == expected.names
+    assert output_text.score is not None and expected.score is not None
+    assert np.allclose(output_text.score, expected.score, rtol=0, atol=1e-9)
 
 
 def features_of(state: NOLANAState, rows: FloatArray) -> FloatArray:
@@ -159,8 +159,8 @@ def test_the_bandwidth_is_the_median_of_the_first_labelled_rows() -> None:
     state, _ = learn_all(spec, rows, partly)
     gamma = median_bandwidth("gaussian", rows[np.arange(120) % 3 != 0][:30])
     assert state.bandwidth.tolist() == [gamma] and state.early.shape == (0, 4)
-    told, _ = learn_all(dataclasses.replace(spec, gamma=gamma), rows, partly)
-    for name, array in arrays_of(told).items():
+    reported, _ = learn_all(dataclasses.replace(spec, gamma=gamma), rows, partly)
+    for name, array in arrays_of(reported).items():
         if name not in ("counts", "sums"):
             assert arrays_of(state)[name].tobytes() == array.tobytes(), name
 
@@ -168,9 +168,9 @@ def test_the_bandwidth_is_the_median_of_the_first_labelled_rows() -> None:
 def test_rows_that_are_all_alike_give_one_direction() -> None:
     alike = np.vstack([np.zeros((5, 2)), 1e-9 * np.arange(20.0).reshape(10, 2)])
     spec = spec_of("squared", gamma=1.0)
-    state, said = learn_all(spec, alike, np.ones(15))
+    state, output_text = learn_all(spec, alike, np.ones(15))
     assert int(state.counts[DIRECTIONS]) == 1
-    assert said.value is not None and said.value[-1] == pytest.approx(1.0, abs=0.01)
+    assert output_text.value is not None and output_text.value[-1] == pytest.approx(1.0, abs=0.01)
     # A landmark that goes elsewhere begins the second.
     state = LEARNER.learn(spec, state, [[3.0, 3.0]] * 5, np.ones(5))
     assert int(state.counts[DIRECTIONS]) == 2

@@ -80,9 +80,11 @@ def test_a_job_that_failed_says_why(allowed: str | None, rows: int, failed: int,
 
 
 @pytest.mark.parametrize(("rows", "said"), [(0, "the input holds no rows\n"), (5, "")])
-def test_a_job_that_did_not(rows: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_did_not(
+    rows: int, output_text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert end(judge(counts(rows, 0), None)) == 0
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out == output_text
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from kerneltrack.errors import ConfigError, DataError
-from pipelines.output_lock import LOCK, file_held, folder_held
+from pipelines.output_lock import LOCK, locked_file, locked_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ["kerneltrack", "track", "a b.csv"]
@@ -55,7 +55,7 @@ def holder(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], in
 
 def test_it_is_there_while_it_is_held(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "out"
-    with folder_held(str(folder), "--output", COMMAND):
+    with locked_folder(str(folder), "--output", COMMAND):
         assert os.listdir(folder) == [LOCK]
         about = json.loads((folder / LOCK).read_text())
         assert about.pop("since").endswith("Z")
@@ -65,7 +65,7 @@ def test_it_is_there_while_it_is_held(tmp_path: Path) -> None:
             "command": shlex.join(COMMAND),
         }
     assert os.listdir(folder) == []
-    with folder_held(str(folder), "--output", COMMAND):
+    with locked_folder(str(folder), "--output", COMMAND):
         pass
 
 
@@ -73,7 +73,7 @@ def test_who_comes_second_is_told_who_is_there(tmp_path: Path) -> None:
     with holder(tmp_path) as (process, _):
         with (
             pytest.raises(ConfigError) as caught,
-            folder_held(str(tmp_path), "--output", COMMAND),
+            locked_folder(str(tmp_path), "--output", COMMAND),
         ):
             pass
         assert re.fullmatch(
@@ -86,7 +86,7 @@ def test_who_comes_second_is_told_who_is_there(tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(tmp_path)
         with (
             pytest.raises(ConfigError, match=f"process {process.pid}"),
-            folder_held(f"{tmp_path}/link", "--output", COMMAND),
+            locked_folder(f"{tmp_path}/link", "--output", COMMAND),
         ):
             pass
         assert (tmp_path / LOCK).exists()
@@ -97,7 +97,7 @@ def test_a_killed_job_holds_nothing(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     assert os.listdir(tmp_path) == [LOCK]
-    with folder_held(str(tmp_path), "--output", COMMAND):
+    with locked_folder(str(tmp_path), "--output", COMMAND):
         assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
     assert os.listdir(tmp_path) == []
 
@@ -107,13 +107,13 @@ def test_what_a_killed_job_has_forked_holds_nothing(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         os.kill(child, 0)
-        with folder_held(str(tmp_path), "--output", COMMAND):
+        with locked_folder(str(tmp_path), "--output", COMMAND):
             os.kill(child, signal.SIGKILL)
 
 
 def test_a_job_that_fails_lets_go(tmp_path: Path) -> None:
     def fail() -> None:
-        with folder_held(str(tmp_path), "--output", COMMAND):
+        with locked_folder(str(tmp_path), "--output", COMMAND):
             raise KeyboardInterrupt
 
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_a_lock_that_was_let_go_meanwhile_is_none(
         flock(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with folder_held(str(tmp_path), "--output", COMMAND):
+    with locked_folder(str(tmp_path), "--output", COMMAND):
         assert opened[1:] == [path.stat().st_ino]
         assert opened[0] == (tmp_path / "gone").stat().st_ino
 
@@ -161,7 +161,7 @@ def test_what_a_lock_says_is_shown_as_plain_text(held: bytes, shown: str, tmp_pa
     os.write(handle, held)
     with (
         pytest.raises(ConfigError) as caught,
-        folder_held(str(tmp_path), "--output", COMMAND),
+        locked_folder(str(tmp_path), "--output", COMMAND),
     ):
         pass
     os.close(handle)
@@ -173,7 +173,7 @@ def test_no_other_file_is_taken_for_a_lock(tmp_path: Path) -> None:
     (tmp_path / LOCK).symlink_to(tmp_path / "precious")
     with (
         pytest.raises(DataError, match="cannot be written: "),
-        folder_held(str(tmp_path), "--output", COMMAND),
+        locked_folder(str(tmp_path), "--output", COMMAND),
     ):
         pass
     assert (tmp_path / "precious").read_text() == "precious"
@@ -181,21 +181,21 @@ def test_no_other_file_is_taken_for_a_lock(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / LOCK)
     with (
         pytest.raises(DataError, match="is not a regular file"),
-        folder_held(str(tmp_path), "--output", COMMAND),
+        locked_folder(str(tmp_path), "--output", COMMAND),
     ):
         pass
 
 
 def test_a_file_is_held_by_a_lock_beside_it(tmp_path: Path) -> None:
     target = tmp_path / "new" / "landmarks.json"
-    with file_held(str(target), "--output", COMMAND):
+    with locked_file(str(target), "--output", COMMAND):
         assert os.listdir(tmp_path / "new") == [".landmarks.json.lock"]
         with (
             pytest.raises(ConfigError, match=f"process {os.getpid()}"),
-            file_held(str(target), "--output", COMMAND),
+            locked_file(str(target), "--output", COMMAND),
         ):
             pass
-        with file_held(str(tmp_path / "new" / "other.json"), "--output", COMMAND):
+        with locked_file(str(tmp_path / "new" / "other.json"), "--output", COMMAND):
             pass
     assert os.listdir(tmp_path / "new") == []
 
@@ -207,15 +207,15 @@ def test_where_there_are_no_locks_a_line_says_so(
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with folder_held(str(tmp_path), "--output", COMMAND):
+    with locked_folder(str(tmp_path), "--output", COMMAND):
         pass
-    said = f"lock:     none (No locks available); let no other job write into {tmp_path}\n"
-    assert capsys.readouterr().out == said
+    output_text = f"lock:     none (No locks available); let no other job write into {tmp_path}\n"
+    assert capsys.readouterr().out == output_text
 
 
 def test_object_stores_are_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for held in (folder_held, file_held):
+    for held in (locked_folder, locked_file):
         entered: Any = held("gs://bucket/out", "--output", COMMAND)
         with entered:
             assert os.listdir(tmp_path) == []

@@ -41,8 +41,8 @@ def tracker(model_id: str, rows: int, final: bool, width: int = 3) -> PackedStat
     seed = slot_of(model_id, 1 << 16)
     state, _ = run_all(SPEC, walk(seed % 7, 40, width))
     about = {"model_id": model_id, "rows": rows, "time": 7, "until": 7, "final": final}
-    beside = {"open.stride": np.ones(1, np.int64)} if seed % 3 == 0 else None
-    data = codec.encode(SPEC, state, about, beside=beside)
+    extras = {"open.stride": np.ones(1, np.int64)} if seed % 3 == 0 else None
+    data = codec.encode(SPEC, state, about, extras=extras)
     return PackedState(model_id, codec.TRACKER, rows, 7, final, data)
 
 

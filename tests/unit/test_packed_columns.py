@@ -32,7 +32,7 @@ def write(path: Path, given: list[bytes], kind: str = codec.TRACKER) -> PackedFi
     return PackedFile(str(path))
 
 
-def said(decode: Any) -> tuple[str | None, codec.Snapshot | None]:
+def output_text(decode: Any) -> tuple[str | None, codec.Snapshot | None]:
     """Return what an error says, or what was decoded."""
     try:
         return None, decode()
@@ -44,9 +44,9 @@ def assert_same(one: codec.Snapshot, other: codec.Snapshot) -> None:
     assert (one.spec, one.header) == (other.spec, other.header)
     assert list(one.header) == list(other.header)
     assert type(one.state) is type(other.state)
-    assert {*one.beside} == {*other.beside}
+    assert {*one.extras} == {*other.extras}
     pairs = [*zip(one.state, other.state, strict=True)]
-    pairs += [(one.beside[name], other.beside[name]) for name in one.beside]
+    pairs += [(one.extras[name], other.extras[name]) for name in one.extras]
     for a, b in pairs:
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         assert a.tobytes() == b.tobytes()
@@ -71,9 +71,9 @@ def test_crafted_states_are_taken_or_refused_as_one_by_one(
             each = f"{file.path}, row group 0, state {place}"
             state = group.state(place)
             assert state.data == given[place]
-            says, expected = said(lambda: codec.decode(state.data, each, own))  # noqa: B023
-            told, found = said(lambda: group.snapshot(place, 0, own))  # noqa: B023
-            assert told == says
+            says, expected = output_text(lambda: codec.decode(state.data, each, own))  # noqa: B023
+            reported, found = output_text(lambda: group.snapshot(place, 0, own))  # noqa: B023
+            assert reported == says
             if expected is None or found is None:
                 refused += 1
                 fine = False
@@ -164,9 +164,9 @@ def test_odd_headers_are_read_or_refused_as_one_by_one(name: str, tmp_path: Path
     group.snapshots()
     assert_same(codec.decode(good), group.snapshot(0, 0))
     place = f"{tmp_path}/p.parquet, row group 0, state 1"
-    says, expected = said(lambda: codec.decode(odd, place))
-    told, found = said(lambda: group.snapshot(1, 0))
-    assert told == says
+    says, expected = output_text(lambda: codec.decode(odd, place))
+    reported, found = output_text(lambda: group.snapshot(1, 0))
+    assert reported == says
     assert (expected is None) == (found is None)
     if expected is not None and found is not None:
         assert_same(expected, found)

@@ -71,9 +71,9 @@ def test_budgeted_classifiers_learn_and_keep_their_budget(name: str) -> None:
     rows = rng.normal(size=(1_500, 2))
     labels = np.where((rows**2).sum(axis=1) < 1.4, 1.0, -1.0)
     machine = budgeted.MACHINES[name](40, 2, 1.0)
-    said = budgeted.run(machine, rows, labels)
+    output_text = budgeted.run(machine, rows, labels)
     assert len(machine.weights) <= 40
-    assert np.mean(said[500:] * labels[500:] <= 0) < 0.35
+    assert np.mean(output_text[500:] * labels[500:] <= 0) < 0.35
 
 
 def test_rows_in_blocks_are_those_one_after_another() -> None:

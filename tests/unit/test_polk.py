@@ -69,10 +69,14 @@ def test_classifying_polk_is_algorithm_2(stream: Stream, chosen: Settings) -> No
     labels = [float("nan") if label < 0 else float(label) for label in stream.labels]
     expected = polk(stream.rows, labels, chosen)
     assume(not expected.tied and expected.condition < MAX_CONDITION)
-    state, said = learn_all(spec_of(chosen), stream.rows, stream.names)
+    state, output_text = learn_all(spec_of(chosen), stream.rows, stream.names)
     check_functions(state, expected.rows, expected.weights)
     check_classes(
-        said, expected.said, stream.labels, ties=False, logistic=chosen.loss == "logistic"
+        output_text,
+        expected.output_text,
+        stream.labels,
+        ties=False,
+        logistic=chosen.loss == "logistic",
     )
 
 
@@ -80,9 +84,9 @@ def test_classifying_polk_is_algorithm_2(stream: Stream, chosen: Settings) -> No
 def test_regressing_polk_is_algorithm_2(stream: Stream, chosen: Settings) -> None:
     expected = polk(stream.rows, stream.targets.tolist(), chosen)
     assume(not expected.tied and expected.condition < MAX_CONDITION)
-    state, said = learn_all(spec_of(chosen), stream.rows, stream.targets)
+    state, output_text = learn_all(spec_of(chosen), stream.rows, stream.targets)
     check_functions(state, expected.rows, expected.weights)
-    check_targets(said, expected.said, stream.targets)
+    check_targets(output_text, expected.output_text, stream.targets)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -93,20 +97,20 @@ def test_the_bandwidth_is_the_median_of_the_first_labelled_rows(task: str) -> No
     if task == "regression":
         labels = np.where(np.arange(120) % 3 == 0, np.nan, rows[:, 0])
     spec = POLKSpec(task=task, warmup=30)
-    state, said = learn_all(spec, rows, labels)
+    state, output_text = learn_all(spec, rows, labels)
     first = rows[np.arange(120) % 3 != 0][:30]
     gamma = median_bandwidth("gaussian", first)
     assert state.bandwidth.tolist() == [gamma] and state.early.shape == (0, 3)
-    told, known = learn_all(dataclasses.replace(spec, gamma=gamma), rows, labels)
-    for name, array in arrays_of(told).items():
+    reported, known = learn_all(dataclasses.replace(spec, gamma=gamma), rows, labels)
+    for name, array in arrays_of(reported).items():
         if name not in ("counts", "sums"):
             assert arrays_of(state)[name].tobytes() == array.tobytes(), name
     # The 30th labelled row is row 44. The temperature of probabilities began with the bandwidth.
     for name, column in columns(known).items():
         if name in ("score", "margin"):
             continue
-        assert columns(said)[name][45:].tobytes() == column[45:].tobytes(), name
-    early = columns(said)["margin" if task == "classification" else "value"][:45]
+        assert columns(output_text)[name][45:].tobytes() == column[45:].tobytes(), name
+    early = columns(output_text)["margin" if task == "classification" else "value"][:45]
     assert (np.isnan(early) | (early == 0.0)).all()
 
 
@@ -144,9 +148,9 @@ def test_the_hard_cap_drops_what_costs_least() -> None:
     labels = ["in" if row @ row < 1 else "out" for row in rows]
     for budget in (1, 5, 20):
         spec = POLKSpec(gamma=2.0, budget=budget, parsimony=0.0)
-        state, said = learn_all(spec, rows, labels)
-        assert state.size == budget and said.correct is not None
-        assert budget == 1 or said.correct[100:].mean() > 0.7
+        state, output_text = learn_all(spec, rows, labels)
+        assert state.size == budget and output_text.correct is not None
+        assert budget == 1 or output_text.correct[100:].mean() > 0.7
 
 
 def test_a_mini_batch_is_counted_in_labelled_rows() -> None:

@@ -79,9 +79,9 @@ def test_a_task_whose_process_dies_runs_again(
 ) -> None:
     found = results(die_once, tmp_path, list(range(6)))
     assert sorted(found) == [(task, task) for task in range(6)]
-    told = capsys.readouterr().err.splitlines()
+    reported = capsys.readouterr().err.splitlines()
     line = "kerneltrack: a worker process ended by SIGKILL (the machine may be out of memory); "
-    assert told == [line + "its part of the input is run again"] * 3
+    assert reported == [line + "its part of the input is run again"] * 3
 
 
 def test_a_task_whose_process_always_dies_ends_the_job(tmp_path: Path) -> None:

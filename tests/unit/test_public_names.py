@@ -43,8 +43,8 @@ def test_no_frozen_name_changes_by_the_way() -> None:
     known = frozen_names.FILE.read_text(encoding="utf-8")
     found = frozen_names.written()
     lines = difflib.unified_diff(known.splitlines(), found.splitlines(), "frozen", "code", n=0)
-    said = "\n".join(line for line in lines if not line.startswith("@@"))
+    output_text = "\n".join(line for line in lines if not line.startswith("@@"))
     assert found == known, (
-        f"{said}\nusers and states depend on these: where they are meant to change, "
+        f"{output_text}\nusers and states depend on these: where they are meant to change, "
         "`python -m tests.frozen_names` writes them anew, and CHANGELOG.md says so"
     )

@@ -97,14 +97,14 @@ def test_quiet_rows_are_as_if_they_were_not_there(learning: str) -> None:
     assert np.isnan(p[~keep]).all()
     other = work_of(learning)
     alone = reference.init(other.reference or ReferenceSpec(), rows[:100])
-    state, scores, told = reference.update(
+    state, scores, reported = reference.update(
         other.reference or ReferenceSpec(), alone, rows[keep], times[keep]
     )
     assert p[keep].tobytes() == scores.p.tobytes()
     assert int(model.reference.tables.counts[reference.SEEN]) == 3000
     kept = np.flatnonzero(keep)
     assert [(e.start, e.opened) for e in episodes if e.closed] == [
-        (kept[e.start], kept[e.opened]) for e in told if e.closed
+        (kept[e.start], kept[e.opened]) for e in reported if e.closed
     ]
     assert any(2690 < e.opened < 2800 for e in episodes)
     for name in ("mean", "scatter", "whitener", "rows", "memory"):

@@ -41,14 +41,14 @@ def normal(seed: int, count: int, width: int = 6) -> Array:
 def run(spec: ReferenceSpec, rows: Array, *cuts: int) -> tuple[Any, Scores, list[Episode]]:
     """All rows in calls that end at these places."""
     state = reference.init(spec, rows[:512])
-    parts, told = [], []
+    parts, reported = [], []
     for piece in np.split(rows, cuts):
         state, scores, found = reference.update(spec, state, piece)
         parts.append(scores)
-        told += found
+        reported += found
     fields = [field.name for field in dataclasses.fields(Scores)]
     joined = [np.concatenate([getattr(part, name) for part in parts]) for name in fields]
-    return state, Scores(*joined), told
+    return state, Scores(*joined), reported
 
 
 def told_of(episode: Episode) -> dict[str, Any]:
@@ -138,13 +138,13 @@ def test_a_new_normal_is_accepted_after_the_stated_time_and_not_before() -> None
     rows = normal(4, 6000)
     rows[2000:, 2] += 10 * rows[:512, 2].std()
     rows[5000:5100, 4] += 10 * rows[:512, 4].std()
-    _, scores, told = run(SPEC, rows)
-    assert [episode.state for episode in told] == ["open"]
+    _, scores, reported = run(SPEC, rows)
+    assert [episode.state for episode in reported] == ["open"]
     spec = dataclasses.replace(SPEC, accept_after=1000)
-    state, scores, told = run(spec, rows)
-    assert [episode.state for episode in told] == ["open", "accepted", "open", "closed"]
-    assert [episode.number for episode in told] == [1, 1, 2, 2]
-    accepted, last = told[1], told[3]
+    state, scores, reported = run(spec, rows)
+    assert [episode.state for episode in reported] == ["open", "accepted", "open", "closed"]
+    assert [episode.number for episode in reported] == [1, 1, 2, 2]
+    accepted, last = reported[1], reported[3]
     assert 1000 <= accepted.row - accepted.opened < 1000 + reference.BLOCK
     assert accepted.closed
     assert accepted.shares.argmax() == 2
@@ -170,12 +170,12 @@ ACCEPTING = ReferenceSpec(learning="gated", accept_after=200, rows=300)
 def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
     rows = normal(3, 1500)
     rows[900:1250, 1] -= 12
-    whole, scores, told = run(spec, rows)
+    whole, scores, reported = run(spec, rows)
     state, other, again = run(spec, rows, *sorted(cuts))
     for field in dataclasses.fields(Scores):
         assert as_bytes(getattr(other, field.name)) == as_bytes(getattr(scores, field.name))
-    assert [told_of(e) for e in again] == [told_of(e) for e in told]
-    assert as_bytes(*(e.shares for e in again)) == as_bytes(*(e.shares for e in told))
+    assert [told_of(e) for e in again] == [told_of(e) for e in reported]
+    assert as_bytes(*(e.shares for e in again)) == as_bytes(*(e.shares for e in reported))
     after, expected = reference.arrays(state), reference.arrays(whole)
     assert {name: as_bytes(array) for name, array in after.items()} == {
         name: as_bytes(array) for name, array in expected.items()
@@ -189,12 +189,12 @@ def timed(
     spec: ReferenceSpec, rows: Array, times: npt.NDArray[np.int64], *cuts: int
 ) -> tuple[Any, bytes, list[Episode]]:
     """As `run`, with times: state, p's bytes, episodes."""
-    state, p, told = reference.init(spec, rows[:512]), b"", []
+    state, p, reported = reference.init(spec, rows[:512]), b"", []
     for piece, stamps in zip(np.split(rows, cuts), np.split(times, cuts), strict=True):
         state, scores, found = reference.update(spec, state, piece, stamps)
         p += scores.p.tobytes()
-        told += found
-    return state, p, told
+        reported += found
+    return state, p, reported
 
 
 @settings(max_examples=10, deadline=None)
@@ -205,25 +205,25 @@ def test_a_stretch_ends_at_its_time_whatever_the_cuts(cuts: list[int], until: in
     rows[1500:1560, 1] -= 20
     moment = f"1970-01-01T{until // 60:02}:{until % 60:02}Z"
     spec = ReferenceSpec(rows=384, until=moment)
-    whole, p, told = timed(spec, rows, times)
+    whole, p, reported = timed(spec, rows, times)
     state, again, episodes = timed(spec, rows, times, *sorted(cuts))
     assert again == p
-    assert [told_of(e) for e in episodes] == [told_of(e) for e in told]
+    assert [told_of(e) for e in episodes] == [told_of(e) for e in reported]
     assert as_bytes(*state.tables) == as_bytes(*whole.tables)
     found = np.frombuffer(p)
     assert np.isnan(found[:until]).all()
     assert not np.isnan(found[until:]).any()
     assert whole.tables.counts[reference.LEARNED] == until // 128 * 128
     assert whole.tables.times[reference.STRETCH_TIME] == times[until - 1]
-    assert any(1400 < episode.start < 1560 for episode in told)
+    assert any(1400 < episode.start < 1560 for episode in reported)
 
 
 def test_a_stretch_of_so_many_rows_is_one_until_the_time_after_them() -> None:
     rows, times = normal(13, 1400), np.arange(1400) * MINUTE
-    _, p, told = timed(ReferenceSpec(), rows, times)
+    _, p, reported = timed(ReferenceSpec(), rows, times)
     _, again, episodes = timed(ReferenceSpec(until="1970-01-01T08:32:00+00:00"), rows, times)
     assert again == p
-    assert [told_of(e) for e in episodes] == [told_of(e) for e in told]
+    assert [told_of(e) for e in episodes] == [told_of(e) for e in reported]
 
 
 @pytest.mark.parametrize("first", [0, 200, 1000])
@@ -231,9 +231,9 @@ def test_rows_too_few_before_its_time_make_no_reference(first: int) -> None:
     """A model that began later has none, and none is made of what comes then."""
     rows, times = normal(14, 1800), (first + np.arange(1800)) * MINUTE
     spec = ReferenceSpec(until="1970-01-01T08:31:00")
-    state, p, told = timed(spec, rows, times, 100, 700)
+    state, p, reported = timed(spec, rows, times, 100, 700)
     assert np.isnan(np.frombuffer(p)).all()
-    assert not told and not reference.ready(state)
+    assert not reported and not reference.ready(state)
     assert state.tables.counts[reference.SEEN] == max(511 - first, 0)
     named = reference.from_arrays(spec, reference.arrays(state))
     assert reference.update(spec, named, rows[:9], times[-1] + np.arange(9))[0].tables.counts[
@@ -296,8 +296,8 @@ def test_what_learns_nothing_goes_on_with_its_evidence() -> None:
     state, _, _ = run(GATED, rows[:1024])
     assert reference.ready(state)
     assert not reference.ready(run(GATED, rows[:384])[0])
-    after, scores, told = reference.update(GATED, state, rows[1024:], learn=False)
-    assert [episode.closed for episode in told] == [False, True]
+    after, scores, reported = reference.update(GATED, state, rows[1024:], learn=False)
+    assert [episode.closed for episode in reported] == [False, True]
     for name in ("mean", "scatter", "whitener", "calibration"):
         assert as_bytes(getattr(after.tables, name)) == as_bytes(getattr(state.tables, name))
     kernels = [reference.KERNEL.arrays(each.kernel).values() for each in (after, state)]
@@ -327,8 +327,8 @@ def test_kind_since_when_and_channel(kind: str, fault: Array) -> None:
         rows[:, channel] = np.where(
             np.isnan(rows[:, channel]), rows[999, channel], rows[:, channel]
         )
-        _, _, told = run(SPEC, rows)
-        closed = [episode for episode in told if episode.closed and episode.row > 1000]
+        _, _, reported = run(SPEC, rows)
+        closed = [episode for episode in reported if episode.closed and episode.row > 1000]
         assert len(closed) == 1
         (episode,) = closed
         hits += episode.kind == kind
@@ -348,8 +348,8 @@ def test_the_right_channels_come_first(many: int) -> None:
         rows = normal(seed, 1500, width=10)
         channels = np.random.default_rng(seed).permutation(10)[:many]
         rows[1000:1060, channels] += 5 * rows[:512].std(axis=0)[channels]
-        _, _, told = run(SPEC, rows)
-        episode = next(episode for episode in told if episode.closed and episode.row > 1000)
+        _, _, reported = run(SPEC, rows)
+        episode = next(episode for episode in reported if episode.closed and episode.row > 1000)
         right += {*np.argsort(-episode.shares)[:many].tolist()} == {*channels.tolist()}
     assert right >= 38
 
@@ -394,10 +394,10 @@ def test_channels_that_only_the_residual_sees_come_first(many: int) -> None:
         rows = rng.choice([-1.0, 1.0], size=(1500, 3)) + 0.05 * rng.normal(size=(1500, 3))
         channels = rng.permutation(3)[:many]
         rows[1000:1100, channels] = 0.05 * rng.normal(size=(100, many))
-        _, scores, told = run(SPEC, rows)
+        _, scores, reported = run(SPEC, rows)
         # The linear ties see nothing odd in them.
         assert np.median(scores.distance[1000:1100]) < 1.2 * np.median(scores.distance[600:1000])
-        (episode,) = (episode for episode in told if episode.closed)
+        (episode,) = (episode for episode in reported if episode.closed)
         right += {*np.argsort(-episode.shares)[:many].tolist()} == {*channels.tolist()}
     assert right >= 38
 
@@ -408,8 +408,8 @@ def test_the_stated_rate_is_kept(spec: ReferenceSpec) -> None:
     alarms = rows = 0
     for seed in range(8):
         data = np.random.default_rng(seed).normal(size=(20_000, 5))
-        _, _, told = run(stated, data)
-        alarms += sum(not episode.closed for episode in told)
+        _, _, reported = run(stated, data)
+        alarms += sum(not episode.closed for episode in reported)
         rows += len(data) - stated.rows
     assert stated.rate is not None
     assert 0.3 < alarms / rows / stated.rate < 2
@@ -421,9 +421,9 @@ def test_a_fault_is_not_learned_and_drift_is() -> None:
     fault = rows.copy()
     fault[3000:, 0] += 10 * deviation[0]
     for spec in (SPEC, GATED):
-        _, scores, told = run(spec, fault)
+        _, scores, reported = run(spec, fault)
         assert scores.evidence[3100:].min() > 1
-        assert [episode.closed for episode in told] == [False]
+        assert [episode.closed for episode in reported] == [False]
     slow = normal(5, 40_000)
     slow += np.linspace(0, 4, len(slow))[:, None] * deviation
     p = {spec.learning: run(spec, slow)[1].p[-1000:] for spec in (SPEC, GATED)}
@@ -505,11 +505,11 @@ def test_hostile_rows_give_numbers(seed: int, scale: float, wild: float, width: 
     rows = rng.normal(size=(900, width)) * scale
     rows[rng.integers(0, 900, 40)] = wild
     rows[rng.integers(0, 900, 40), 0] = -wild
-    state, scores, told = run(GATED, rows)
+    state, scores, reported = run(GATED, rows)
     assert np.isfinite(scores.p[512:]).all()
     assert ((scores.p[512:] >= 0) & (scores.p[512:] <= 1)).all()
     assert np.isfinite(scores.evidence[512:]).all()
-    assert all(np.isfinite(episode.shares).all() for episode in told)
+    assert all(np.isfinite(episode.shares).all() for episode in reported)
     assert all(np.isfinite(array).all() for array in reference.arrays(state).values())
 
 
@@ -597,9 +597,9 @@ def test_an_episodes_times_are_those_of_its_rows(
         rows[row : row + 40] += size * rows[:512].std(axis=0)
     spec = ReferenceSpec(drift=drift, false_alarms=100, accept_after=400)
     times = 10**18 + np.arange(len(rows)) * 60 * 10**9
-    state, _, told = reference.update(spec, reference.init(spec, rows[:512]), rows, times)
+    state, _, reported = reference.update(spec, reference.init(spec, rows[:512]), rows, times)
     still = reference.open_episode(spec, state)
-    for episode in [*told, *([still] if still else [])]:
+    for episode in [*reported, *([still] if still else [])]:
         places = episode.start, episode.opened, episode.row, episode.last
         assert episode.times == tuple(times[list(places)].tolist())
         assert episode.start <= episode.last <= episode.row

@@ -65,12 +65,12 @@ def clock(count: int) -> Ints:
 
 def run(spec: ReferenceSpec, rows: Array, *cuts: int) -> tuple[Any, Scores, list[Episode]]:
     """All rows in calls that end at these places."""
-    state, parts, told = reference.init(spec, rows[:256]), [], []
+    state, parts, reported = reference.init(spec, rows[:256]), [], []
     for piece, times in zip(np.split(rows, cuts), np.split(clock(len(rows)), cuts), strict=True):
         state, scores, found = reference.update(spec, state, piece, times)
         parts.append(scores.columns)
-        told += found
-    return state, Scores(*map(np.concatenate, zip(*parts, strict=True))), told
+        reported += found
+    return state, Scores(*map(np.concatenate, zip(*parts, strict=True))), reported
 
 
 def test_each_mode_has_sums_of_its_own() -> None:
@@ -109,13 +109,13 @@ def test_cuts_change_no_bit(
     rows[1900:1960, 0] += 4
     fields: dict[str, Any] = {"gap": "12 hours", "season": "day", "false_alarms": 100}
     spec = dataclasses.replace(SPEC, causes=causes, **fields)
-    whole, scores, told = run(spec, rows)
+    whole, scores, reported = run(spec, rows)
     state, others, also = run(spec, rows, *sorted(cuts))
     for one, two in zip(scores.columns, others.columns, strict=True):
         assert one.tobytes() == two.tobytes()
     for name, array in reference.arrays(whole).items():
         assert array.tobytes() == reference.arrays(state)[name].tobytes(), name
-    assert repr(told) == repr(also)
+    assert repr(reported) == repr(also)
     # So does a state that was written in between, and so do many side by side.
     at = sorted(cuts)[0] if cuts else 1000
     half, _, _ = reference.update(spec, reference.init(spec, rows[:256]), rows[:at], clock(at))
@@ -139,12 +139,12 @@ def test_a_fault_within_one_mode_is_found_by_modes_alone_and_never_blamed_on_the
     for seed in range(4):
         rows = made(seed, 12_000)
         rows[10_000:10_600, 1] += 1.5 * (rows[10_000:10_600, 3] == 1)
-        told = [episode for episode in run(spec, rows)[2] if not episode.closed]
-        during = [episode for episode in told if 10_000 <= episode.opened < 10_600]
+        reported = [episode for episode in run(spec, rows)[2] if not episode.closed]
+        during = [episode for episode in reported if 10_000 <= episode.opened < 10_600]
         found["modes"] += bool(during)
-        found["falsely"] += len(told) - len(during)
+        found["falsely"] += len(reported) - len(during)
         assert all(int(episode.shares.argmax()) == 1 for episode in during)
-        assert all(episode.shares[3] == 0.0 for episode in told)
+        assert all(episode.shares[3] == 0.0 for episode in reported)
         seen = run(plain, rows)[2]
         found["channel"] += any(10_000 <= episode.opened < 10_600 for episode in seen)
     assert found["modes"] >= 3
@@ -175,8 +175,8 @@ def test_a_mode_that_comes_late_is_judged_after_a_memory() -> None:
     first = int(np.flatnonzero(rows[:, 3] == 2)[0])
     assert first >= 4500
     rows[first + 300 : first + 400, 0] += 50 * (rows[first + 300 : first + 400, 3] == 2)
-    state, scores, told = run(SPEC, rows)
-    assert not any(first <= episode.opened < first + 1024 for episode in told)
+    state, scores, reported = run(SPEC, rows)
+    assert not any(first <= episode.opened < first + 1024 for episode in reported)
     assert state.tables.modes[2, MODE_MADE] == 1
     late = np.flatnonzero(rows[:, 3] == 2)
     assert np.isnan(scores.p[late[:256]]).all()

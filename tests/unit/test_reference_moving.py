@@ -44,14 +44,14 @@ def run(
 ) -> tuple[Any, Scores, list[Episode]]:
     """All rows in calls that end at these places."""
     stamps = clock(len(rows)) if times is None else times
-    state, parts, told = reference.init(spec, rows[:256]), [], []
+    state, parts, reported = reference.init(spec, rows[:256]), [], []
     for piece, at in zip(np.split(rows, cuts), np.split(stamps, cuts), strict=True):
         state, scores, found = reference.update(spec, state, piece, at)
         parts.append(scores)
-        told += found
+        reported += found
     fields = [field.name for field in dataclasses.fields(Scores)]
     joined = [np.concatenate([getattr(part, name) for part in parts]) for name in fields]
-    return state, Scores(*joined), told
+    return state, Scores(*joined), reported
 
 
 def embedded(scaled: Array, lags: int) -> Array:
@@ -128,10 +128,10 @@ def test_weather_that_leaves_its_range_is_a_cause_and_a_fault_is_none() -> None:
     stuck = rows.copy()
     stuck[7000:, 0] = stuck[7000, 0] + 1e-3 * rng.normal(size=2000)
     stuck[8000:, 2] += 4
-    told = run(causes, stuck)[2]
-    assert told
-    assert all(episode.shares[0] == 0.0 for episode in told)
-    assert told[-1].shares[2] > 0.5
+    reported = run(causes, stuck)[2]
+    assert reported
+    assert all(episode.shares[0] == 0.0 for episode in reported)
+    assert reported[-1].shares[2] > 0.5
 
 
 def test_p_is_the_share_of_scores_that_are_as_high() -> None:
@@ -185,9 +185,9 @@ def test_many_models_are_each_alone() -> None:
     assert watched.done.all()
     columns = columns_of(SPEC, 4, blocks)
     for model, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-        state, scores, told = run(SPEC, rows[start:stop])
+        state, scores, reported = run(SPEC, rows[start:stop])
         assert watched.scores.p[start:stop].tobytes() == scores.p.tobytes()
-        assert len(watched.told[model]) == len(told)
+        assert len(watched.episodes[model]) == len(reported)
         for name, array in reference.arrays(state).items():
             assert np.array_equal(columns[name][model], array), name
 
@@ -209,11 +209,11 @@ def test_a_fault_is_found_named_and_over_and_later_ones_are_seen() -> None:
         rows[5000:5020, 1] += 2.5
         rows[6000:, 2] += 2.5
         rows[10_000:10_400, 3] -= 2.5
-        state, _, told = run(SPEC, rows)
-        opened = [episode for episode in told if not episode.closed]
+        state, _, reported = run(SPEC, rows)
+        opened = [episode for episode in reported if not episode.closed]
         after = {5000: 1, 6000: 2, 10_000: 3}
         for begins, channel in after.items():
-            near = [e for e in told if begins <= e.opened < begins + 100]
+            near = [e for e in reported if begins <= e.opened < begins + 100]
             assert near, (seed, begins)
             assert int(near[-1].shares.argmax()) == channel
             assert abs(near[0].start - begins) < 20
@@ -230,8 +230,8 @@ def test_a_device_that_comes_back_has_recovered_and_another_change_is_none() -> 
         rows[12_000:24_000, 1] += 2.5
         rows[18_000:18_020, 2] += 3
         rows[29_000:, 3] += 2
-        _, _, told = run(spec, rows)
-        kinds = {episode.opened // 1000: episode.kind for episode in told if episode.closed}
+        _, _, reported = run(spec, rows)
+        kinds = {episode.opened // 1000: episode.kind for episode in reported if episode.closed}
         assert kinds[24] == "recovered", seed
         others = {kind for at, kind in kinds.items() if at != 24}
         assert {12, 18, 29} <= {*kinds}
@@ -241,13 +241,13 @@ def test_a_device_that_comes_back_has_recovered_and_another_change_is_none() -> 
 def test_a_fault_is_not_learned_before_it_is_noticed_and_a_drift_is() -> None:
     rows = normal(5, 30_000)
     slow = rows + np.linspace(0, 6, len(rows))[:, None] * rows[:256].std(axis=0)
-    _, scores, told = run(SPEC, slow)
-    assert len(told) <= 2
+    _, scores, reported = run(SPEC, slow)
+    assert len(reported) <= 2
     assert np.median(scores.p[-1000:]) > 0.2
     fast = rows.copy()
     fast[20_000:, 0] += np.minimum(np.arange(10_000) / 600, 4) * 0.6
-    _, _, told = run(SPEC, fast)
-    assert any(20_000 < episode.opened < 20_900 for episode in told)
+    _, _, reported = run(SPEC, fast)
+    assert any(20_000 < episode.opened < 20_900 for episode in reported)
 
 
 def test_work_at_an_hour_that_was_never_one_is_found_by_the_hours_alone() -> None:
@@ -266,9 +266,9 @@ def test_work_at_an_hour_that_was_never_one_is_found_by_the_hours_alone() -> Non
 
     assert not run(HOURLY, rows(loads), times)[2]
     assert not run(dataclasses.replace(HOURLY, season="none"), rows(nights), times)[2]
-    _, _, told = run(HOURLY, rows(nights), times)
-    assert told
-    assert 0 <= told[0].opened - (15 * 144 + 18) <= 3
+    _, _, reported = run(HOURLY, rows(nights), times)
+    assert reported
+    assert 0 <= reported[0].opened - (15 * 144 + 18) <= 3
 
 
 def test_hours_are_those_of_the_zone() -> None:
@@ -281,10 +281,10 @@ def test_hours_are_those_of_the_zone() -> None:
     rng = np.random.default_rng(3)
     rows = 0.1 * rng.normal(size=(count, 3)) + ((local >= 6) & (local < 22))[:, None] * [3.0, 5, 9]
     berlin = dataclasses.replace(HOURLY, zone="Europe/Berlin")
-    state, _, told = run(berlin, rows, times)
+    state, _, reported = run(berlin, rows, times)
     hours = state.tables.hours
     means = hours[:, 1::3] / hours[:, ::3]
-    assert not told
+    assert not reported
     # No hour has rows of work and of rest.
     assert (np.ptp(means[6:22], axis=0) < 0.1).all()
     assert (np.ptp(means[np.r_[:6, 22:24]], axis=0) < 0.1).all()
@@ -296,14 +296,14 @@ def test_hours_of_a_zone_are_the_same_bits_however_rows_are_cut() -> None:
     count = 2500
     rows, times = normal(12, count), clock(count)
     spec = dataclasses.replace(HOURLY, zone="America/St_Johns")
-    whole, scores, told = run(spec, rows, times)
+    whole, scores, reported = run(spec, rows, times)
     for cuts in [(1, 700, 701, 1999), (1024, 1300)]:
         state, again, also = run(spec, rows, times, *cuts)
         for one, two in zip(scores.columns, again.columns, strict=True):
             np.testing.assert_array_equal(one, two)
         for one, two in zip(whole.tables, state.tables, strict=True):
             np.testing.assert_array_equal(one, two)
-        assert str(told) == str(also)
+        assert str(reported) == str(also)
     blocks = begin(spec, rows, np.array([0]), np.array([256]))
     go_on(spec, blocks, rows, np.array([0]), np.array([count]), times)
     np.testing.assert_array_equal(columns_of(spec, 4, blocks)["hours"][0], whole.tables.hours)
@@ -319,8 +319,8 @@ def test_rows_after_a_gap_are_spared() -> None:
     keep[4000:4125] = False
     times = clock(count)[keep]
     spec = dataclasses.replace(SPEC, memory="10 days")
-    state, scores, told = run(spec, rows[keep], times)
-    assert not told
+    state, scores, reported = run(spec, rows[keep], times)
+    assert not reported
     assert scores.p[4000] < 1e-3
     assert int(state.tables.lows[-1, ARMED]) == 1
 
@@ -334,10 +334,10 @@ def test_a_device_that_is_off_at_night_is_judged_by_day() -> None:
     assert not run(spec, rows, times)[2]
     broken = int(np.searchsorted(times, clock(1)[0] + 40 * 24 * 60 * MINUTE))
     rows[broken:, 2] += 2.0
-    state, _, told = run(spec, rows, times)
-    assert told
-    assert 0 <= told[0].opened - broken < 40
-    assert int(told[0].shares.argmax()) == 2
+    state, _, reported = run(spec, rows, times)
+    assert reported
+    assert 0 <= reported[0].opened - broken < 40
+    assert int(reported[0].shares.argmax()) == 2
     assert state.tables.counts[reference.LEARNED] > 1000
 
 
@@ -410,9 +410,9 @@ def test_an_episode_goes_on_after_a_stop() -> None:
     rows, times = by_day(5, 30)
     rows[96 * 20 + 40 : 96 * 22 + 20, 1] += 4.0
     spec = dataclasses.replace(SPEC, memory="7 days", gap="12 hours")
-    told = run(spec, rows, times)[2]
-    assert [episode.closed for episode in told] == [False, True]
-    assert told[1].last - told[0].opened > 96
+    reported = run(spec, rows, times)[2]
+    assert [episode.closed for episode in reported] == [False, True]
+    assert reported[1].last - reported[0].opened > 96
 
 
 @pytest.mark.parametrize("kind", ["independent", "heavy", "skew"])
@@ -427,8 +427,8 @@ def test_the_stated_rate_is_kept(kind: str) -> None:
             data = rng.standard_t(3, size=(24_000, 4))
         else:
             data = np.exp(rng.normal(size=(24_000, 4)))
-        _, _, told = run(spec, data)
-        alarms += sum(not episode.closed for episode in told)
+        _, _, reported = run(spec, data)
+        alarms += sum(not episode.closed for episode in reported)
         rows += len(data) - 4032
     assert 0.2 < alarms / rows / 1e-3 < 2
 
@@ -448,8 +448,8 @@ def test_rows_without_times_have_a_memory_and_no_hours() -> None:
     spec = ReferenceSpec(learning=AUTO)
     rows = normal(4, 5000)
     state = reference.init(spec, rows[:512])
-    state, scores, told = reference.update(spec, state, rows)
-    assert not told
+    state, scores, reported = reference.update(spec, state, rows)
+    assert not reported
     assert int(state.tables.lows[-1, ARMED]) == 1
     assert np.isnan(scores.evidence[:4032]).all()
     assert np.isfinite(scores.evidence[4096:]).all()
@@ -512,10 +512,10 @@ def test_hostile_rows_give_numbers(seed: int, scale: float, wild: float, width: 
     rows[rng.integers(0, 2500, 40)] = wild
     rows[rng.integers(0, 2500, 40), 0] = -wild
     times = np.sort(rng.integers(-(9 * 10**18), 9 * 10**18, 2500))
-    state, scores, told = run(dataclasses.replace(SPEC, season="day"), rows, times)
+    state, scores, reported = run(dataclasses.replace(SPEC, season="day"), rows, times)
     assert np.isfinite(scores.p[256:]).all()
     assert ((scores.p[256:] >= 0) & (scores.p[256:] <= 1)).all()
-    assert all(np.isfinite(episode.shares).all() for episode in told)
+    assert all(np.isfinite(episode.shares).all() for episode in reported)
     arrays = reference.arrays(state)
     # A settled score waits for 41 rows after a gap.
     del arrays["recent"]
@@ -525,9 +525,9 @@ def test_hostile_rows_give_numbers(seed: int, scale: float, wild: float, width: 
 def test_a_reference_that_begins_anew_with_other_rows_has_no_evidence() -> None:
     rows = normal(9, 4000)
     rows[3900:, 1] += 4
-    state, scores, told = run(SPEC, rows)
+    state, scores, reported = run(SPEC, rows)
     assert scores.evidence[-1] > 1
-    assert not told[-1].closed
+    assert not reported[-1].closed
     again = reference.restarted(state)
     _, after, _ = reference.update(SPEC, again, rows[:500], clock(500), learn=False)
     assert after.evidence.max() < 1

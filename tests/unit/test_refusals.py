@@ -14,7 +14,7 @@ from pipelines.cli.command_line import flags_of
 from pipelines.cli.main import parser_of, read
 from pipelines.live import status
 from pipelines.live.options import kafka_words
-from pipelines.live.status import Refusals
+from pipelines.live.status import RefusedCounts
 from pipelines.topics.dead_letters import Letter
 from pipelines.topics.replay import _flags
 from transforms.read.column_options import ColumnOptions
@@ -67,12 +67,12 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     return made
 
 
-def refusals() -> Refusals:
+def refusals() -> RefusedCounts:
     ends: Any = SimpleNamespace(topics={"dead-letters": TOPIC}, client={})
-    return Refusals(ends, KAFKA)
+    return RefusedCounts(ends, KAFKA)
 
 
-def told(reason: str) -> str:
+def reported(reason: str) -> str:
     command = f"kerneltrack read-output --cluster 'a folder' --topic {TOPIC}"
     return f"refused: {reason} (all of them: {command})"
 
@@ -82,7 +82,7 @@ def test_letters_of_before_are_known(topic: Topic) -> None:
     looked = refusals()
     assert looked.look() is None
     topic.letters[1].append("no field wx")
-    assert looked.look() == told("no field wx")
+    assert looked.look() == reported("no field wx")
 
 
 def test_the_first_is_told_and_then_whenever_there_are_ten_times_more(topic: Topic) -> None:
@@ -90,10 +90,10 @@ def test_the_first_is_told_and_then_whenever_there_are_ten_times_more(topic: Top
     heard = {}
     for count in range(1, 1_001):
         topic.letters[0].append(f"reason {count}")
-        said = looked.look()
-        if said is not None:
-            heard[count] = said
-    assert heard == {count: told(f"reason {count}") for count in (1, 10, 100, 1_000)}
+        output_text = looked.look()
+        if output_text is not None:
+            heard[count] = output_text
+    assert heard == {count: reported(f"reason {count}") for count in (1, 10, 100, 1_000)}
 
 
 def test_the_reason_is_of_the_partition_with_most_new_ones(topic: Topic) -> None:
@@ -101,7 +101,7 @@ def test_the_reason_is_of_the_partition_with_most_new_ones(topic: Topic) -> None
     looked = refusals()
     topic.letters[0] += ["rare"]
     topic.letters[1] += ["often"] * 3
-    assert looked.look() == told("often")
+    assert looked.look() == reported("often")
 
 
 def test_a_letter_that_does_not_come_in_time_is_asked_for_again(topic: Topic) -> None:
@@ -109,7 +109,7 @@ def test_a_letter_that_does_not_come_in_time_is_asked_for_again(topic: Topic) ->
     topic.letters[0] = [None]
     assert looked.look() is None
     topic.letters[0] = ["no time"]
-    assert looked.look() == told("no time")
+    assert looked.look() == reported("no time")
 
 
 def test_a_partition_that_does_not_answer_is_left_out(topic: Topic) -> None:
@@ -118,16 +118,16 @@ def test_a_partition_that_does_not_answer_is_left_out(topic: Topic) -> None:
     assert looked.look() is None
     topic.silent = {0}
     topic.letters[1] = ["bad json"]
-    assert looked.look() == told("bad json")
+    assert looked.look() == reported("bad json")
 
 
 def test_reasons_are_made_fit_for_a_terminal(topic: Topic) -> None:
     looked = refusals()
     topic.letters[0] = ["\x1b[2J" + "x" * 10_000]
-    said = looked.look()
-    assert said is not None
-    assert "\x1b" not in said
-    assert len(said) < 1_000
+    output_text = looked.look()
+    assert output_text is not None
+    assert "\x1b" not in output_text
+    assert len(output_text) < 1_000
     looked.close()
     assert topic.closed
 
@@ -137,10 +137,10 @@ def test_a_number_that_is_no_time_names_the_flag_of_its_unit(topic: Topic) -> No
     number = "time = 1795634106844764565: no time in the years 1685 to 2255"
     topic.letters[0] = [number]
     hint = "; --time-unit says what such numbers count: s, ms, us or ns"
-    assert looked.look() == told(number + hint)
+    assert looked.look() == reported(number + hint)
     text = "time = 'noon': no time in the years 1685 to 2255"
     topic.letters[0] += [text] * 9
-    assert looked.look() == told(text)
+    assert looked.look() == reported(text)
 
 
 def test_the_command_for_all_letters_reaches_the_same_brokers() -> None:
@@ -184,8 +184,8 @@ def test_a_replay_says_with_which_flags_a_job_reads_it() -> None:
 
 
 def test_a_live_job_has_the_flags_that_a_replay_names() -> None:
-    said = said_of(("ax",), label="l", form="arrow", kind="int64", missing="hold")
-    names = {flag for flag in said if flag.startswith("--")}
+    output_text = said_of(("ax",), label="l", form="arrow", kind="int64", missing="hold")
+    names = {flag for flag in output_text if flag.startswith("--")}
     more = {"--label", "--label-type", "--missing"}
     assert names == {"--format", "--features", "--time", "--time-unit", *more}
     assert names <= flags_of(parser_of("stream")).keys()

@@ -46,8 +46,8 @@ def test_another_architecture_gives_the_stored_bits(tmp_path: Path) -> None:
     """Recorded calls of all loops, replayed by a program for aarch64 on an emulated processor."""
     compiler = program("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")
     emulator = program("qemu-aarch64", "qemu-user")
-    told = run(sys.executable, "-m", "tests.native.recording", tmp_path / "calls.bin")
-    found = json.loads(told)
+    reported = run(sys.executable, "-m", "tests.native.recording", tmp_path / "calls.bin")
+    found = json.loads(reported)
     after = found.pop("calls")
     assert found == STORED
     lines = [f"FUNCTION({name})\n" for name in function_names()]

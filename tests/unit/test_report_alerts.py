@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.report.data.alerts import Alert, Alerts, alerts_of
+from pipelines.report.data.alerts import AlertLine, AlertLines, alerts_of
 from pipelines.report.data.choice import Choice
 from pipelines.report.page.page import templates
 from tests.report_runs import (
@@ -27,7 +27,7 @@ from tests.report_runs import (
 )
 
 
-def found(output: Path, drawn: list[str]) -> Alerts:
+def found(output: Path, drawn: list[str]) -> AlertLines:
     numbers = {name: k for k, name in enumerate(drawn)}
     result = alerts_of(str(output), Choice(numbers, drawn, drawn, [START] * len(drawn)))
     assert result is not None
@@ -61,7 +61,7 @@ def test_the_earliest_are_listed_and_all_are_counted(
     got = found(tmp_path, ["m2", "quiet"])
     order = np.argsort(columns["index"])
     every = [
-        Alert(
+        AlertLine(
             columns["model_id"][k],
             int(columns["index"][k]),
             columns["time"][k] if timed else None,
@@ -118,8 +118,8 @@ def test_without_times_there_is_no_column_for_them(tmp_path: Path) -> None:
 
 
 def test_models_beyond_the_first_are_counted_together() -> None:
-    first = [Alert("m0", 1, None, 0.1, 0.2)]
-    alerts = Alerts({f"m{k}": 40 - k for k in range(30)}, first, [])
+    first = [AlertLine("m0", 1, None, 0.1, 0.2)]
+    alerts = AlertLines({f"m{k}": 40 - k for k in range(30)}, first, [])
     section = templates().get_template("alerts.html").render(alerts=alerts)
     assert "The first 1 are listed." in section
     items = re.findall(r"<li[^>]*>(.*?)</li>", section)

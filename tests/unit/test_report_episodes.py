@@ -129,10 +129,10 @@ def test_the_worst_comes_first_and_is_what_the_curves_show(tmp_path: Path) -> No
             episode("c", severity=900.0, kind="ramp", state="open", index=99, last_index=98),
         )
     )
-    said = text_of(page)
-    assert "2 of 3 devices were off, 1 of them to the end." in said
-    assert said.index("2017-07-14 02:40:40 row 40 ramp") < said.index("row 40 shift")
-    assert "a 70 % , b 26 %" in said
+    output_text = text_of(page)
+    assert "2 of 3 devices were off, 1 of them to the end." in output_text
+    assert output_text.index("2017-07-14 02:40:40 row 40 ramp") < output_text.index("row 40 shift")
+    assert "a 70 % , b 26 %" in output_text
     data = data_of(page)
     assert data["first"] == 2
     assert data["episodes"] == [
@@ -272,14 +272,14 @@ def test_the_alarms_of_the_last_thirty_days_are_counted(
     """An episode is of the day on which it was noticed; rows of fewer days have no such line."""
     day = 86_400 * SECOND
     start = int(np.datetime64("2017-07-14T02:40", "ns").astype(np.int64))
-    told = [
+    reported = [
         episode(model, number) | dict.fromkeys(("start", "detected", "last"), start + when * day)
         for model, number, when in (("a", 1, 1), ("a", 2, 15), ("b", 1, 39), ("b", 2, 40))
     ]
-    told.append({**told[-1], "index": 90})
+    reported.append({**reported[-1], "index": 90})
     span = {"first": first, "last": "2017-08-23 02:40:00.5", "far": far}
     about = {**RUN, "columns": {"features": ["heat", "power", "speed"]}, "time_span": span}
-    found = episodes_of(run(tmp_path / "out", ["a", "b"], *told), about)
+    found = episodes_of(run(tmp_path / "out", ["a", "b"], *reported), about)
     assert found is not None
     assert lately_lines(found) == lines
 
@@ -401,11 +401,11 @@ def test_a_fleet_is_mapped_and_those_apart_are_numbered(tmp_path: Path) -> None:
         neighbour("d", 0.0, 1.0, 0.5),
     ]
     page = page_of(run(tmp_path / "out", ["a", "b", "c", "d"], neighbours=near))
-    said = text_of(page)
-    assert "None of 4 devices." in said
-    assert "1 of 4 devices stands apart." in said
-    assert "how its channels go together, in a row and from row to row b 88" in said
-    assert "3.00 × the limit" in said
+    output_text = text_of(page)
+    assert "None of 4 devices." in output_text
+    assert "1 of 4 devices stands apart." in output_text
+    assert "how its channels go together, in a row and from row to row b 88" in output_text
+    assert "3.00 × the limit" in output_text
     dots = page.partition('class="dots" d="')[2].partition('"')[0]
     assert dots.count("M") == 3
     assert page.count("<circle") == 1
@@ -451,7 +451,7 @@ def test_ten_thousand_models_make_no_huge_page(tmp_path: Path) -> None:
 
 
 def test_devices_that_recovered_are_not_off(tmp_path: Path) -> None:
-    told = [
+    reported = [
         episode("a", severity=20.0),
         episode("a", 2, state="open", severity=30.0, index=80),
         episode("a", 2, kind="recovered", severity=90.0, index=90),
@@ -459,7 +459,7 @@ def test_devices_that_recovered_are_not_off(tmp_path: Path) -> None:
         episode("c"),
     ]
     about = RUN | {"columns": {"features": ["a", "b", "c"]}}
-    found = episodes_of(run(tmp_path / "out", ["a", "b", "c"], *told), about)
+    found = episodes_of(run(tmp_path / "out", ["a", "b", "c"], *reported), about)
     assert found is not None
     assert (found.models, found.total, found.still) == (2, 2, 0)
     assert [(off.model, off.kind, off.severity) for off in found.worst] == [
@@ -469,7 +469,7 @@ def test_devices_that_recovered_are_not_off(tmp_path: Path) -> None:
     lines = episode_lines(found, 3)
     assert lines[0] == "2 of 3 devices were off:"
     assert lines[-1] == "back to what was normal before a lasting change: a, b"
-    only = episodes_of(run(tmp_path / "only", ["b"], told[3]), about)
+    only = episodes_of(run(tmp_path / "only", ["b"], reported[3]), about)
     assert only is not None
     assert episode_lines(only, 1)[0] == "none of 1 devices was off"
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.report.data.choice import Choice
-from pipelines.report.data.learning import Learning, gain, learning_of
+from pipelines.report.data.learning import LearningResults, gain, learning_of
 from pipelines.report.data.predictions import FIRST_CLASS
 from pipelines.report.page.learning import REFERENCES, references_of, sentence
 from tests.report_runs import (
@@ -134,7 +134,7 @@ def test_losses_equal_those_counted_row_by_row(
         )
 
 
-def tally_of(learning: Learning) -> Counter[tuple[str, str, str]]:
+def tally_of(learning: LearningResults) -> Counter[tuple[str, str, str]]:
     names = list(learning.scores.models)
     classes = learning.classes
     found: Counter[tuple[str, str, str]] = Counter()
@@ -498,8 +498,8 @@ def test_labels_that_come_late_have_no_row_before(tmp_path: Path, task: str) -> 
     assert references_of(late) == (None, constant)
     assert references_of(at_once) == (before, constant)
     assert before in sentence(at_once)
-    said = sentence(late)
-    assert before not in said
-    assert "Labels came later than the rows" in said
+    output_text = sentence(late)
+    assert before not in output_text
+    assert "Labels came later than the rows" in output_text
     losses = late.losses.sum(axis=0)
     assert float(late.gain(losses)) == pytest.approx(1 - losses[0] / losses[2])

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.report.data.choice import Choice
-from pipelines.report.data.mismatch import KINDS, Mismatch, mismatch_of
+from pipelines.report.data.mismatch import KINDS, MismatchWindows, mismatch_of
 from tests.report_runs import (
     HOSTILE,
     SECOND,
@@ -30,7 +30,7 @@ from tests.report_runs import (
 )
 
 
-def found(output: Path, models: list[str], starts: list[int | None]) -> Mismatch:
+def found(output: Path, models: list[str], starts: list[int | None]) -> MismatchWindows:
     numbers = {name: k for k, name in enumerate(models)}
     mismatch = mismatch_of(str(output), Choice(numbers, models, models, starts))
     assert mismatch is not None

@@ -14,7 +14,7 @@ import pytest
 from kerneltrack.learners import AutoSpec, LMSSpec
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.learning import RELIABILITY_BINS, Reliability, learning_of
-from pipelines.report.data.mixture import POINTS, Course, beside_of
+from pipelines.report.data.mixture import POINTS, Course, mixture_of
 from pipelines.report.page.learning import sentence
 from pipelines.report.page.mixture import HEIGHT, MOST_EXPERTS, WIDTH, course_view, reliability_view
 from tests.report_runs import features, page_of, predictions, put, run_folder
@@ -87,7 +87,7 @@ def test_courses_are_read_of_models_drawn_and_put_together_by_the_share_of_rows(
         ]
     )
     put(tmp_path, "metrics", table)
-    found = beside_of(str(tmp_path), choice("b", "c"))
+    found = mixture_of(str(tmp_path), choice("b", "c"))
     assert found.plain == {"a": (0.5, 9), "b": (0.9, 29)}
     own, none = found.drawn
     assert none is None and own is not None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipelines.report.data import time_axis
 from pipelines.report.data.columns import Ints
-from pipelines.report.data.time_axis import TimeAxis, Times
+from pipelines.report.data.time_axis import RowTimes, TimeAxis
 
 MINUTE = 60 * 10**9
 DAY = 1_440 * MINUTE
@@ -26,7 +26,7 @@ def axis_of(*parts: Ints, seed: int | None = None, batches: int = 3) -> TimeAxis
     times = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
     if seed is not None:
         times = np.random.default_rng(seed).permutation(times)
-    found = Times()
+    found = RowTimes()
     for batch in np.array_split(times, batches):
         found.add(batch)
     axis = found.axis()
@@ -48,7 +48,7 @@ ENDS = int(BULK[0]), int(BULK[-1])
 
 
 def test_no_rows_have_no_axis() -> None:
-    found = Times()
+    found = RowTimes()
     assert found.axis() is None
     found.add(np.zeros(0, np.int64))
     assert found.axis() is None
@@ -127,7 +127,7 @@ def test_what_is_found_does_not_depend_on_batches(monkeypatch: pytest.MonkeyPatc
     expected = TimeAxis(*ENDS, 0, IN_2099)
     for seed in range(20):
         assert axis_of(times, seed=seed, batches=1 + seed) == expected
-    found = Times()
+    found = RowTimes()
     for batch in np.array_split(times, 9):
         found.add(batch)
         assert sum(map(len, found._waiting)) < 1_000

@@ -87,13 +87,13 @@ def test_both_give_what_the_tracker_says() -> None:
     tracker = kt.Tracker(**params)
     for row in rows:
         named = dict(zip("abcd", row.tolist(), strict=True))
-        said = tracker.look(row)
-        if said is None:
+        output_text = tracker.look(row)
+        if output_text is None:
             assert features.transform_one(named) == {f"z{place}": 0.0 for place in range(4)}
             assert detector.score_one(named) == 0.0
         else:
-            assert list(features.transform_one(named).values()) == said.z.tolist()
-            assert detector.score_one(named) == said.novelty
+            assert list(features.transform_one(named).values()) == output_text.z.tolist()
+            assert detector.score_one(named) == output_text.novelty
         features.learn_one(named)
         detector.learn_one(dict(reversed(named.items())))
         tracker.learn(row)

@@ -181,7 +181,7 @@ def test_many_models_at_once_are_each_alone(tracker: str, companion: str) -> Non
     if companion == "all" and tracker == "okfeb":
         assert all((found.measured, found.snapshots, found.episodes))
     if companion == "accepts":
-        assert any(each.accepted for told in found.episodes.values() for each in told)
+        assert any(each.accepted for reported in found.episodes.values() for each in reported)
 
 
 @settings(max_examples=60, deadline=None)

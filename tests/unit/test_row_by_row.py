@@ -37,15 +37,15 @@ def test_states_and_features_are_those_of_a_whole_pass(name: str) -> None:
     tracker = kt.Tracker(spec)
     least = spec.rows_to_start
     assert [tracker.learn(row) for row in rows()[:least]] == [None] * least
-    said: list[Any] = [tracker.learn(row) for row in rows()[least:taken]]
+    output_text: list[Any] = [tracker.learn(row) for row in rows()[least:taken]]
     assert isinstance(tracker._call, RowCall) == (name in FAST)
     assert codec.encode(spec, tracker.state) == codec.encode(spec, state)
     expected = features.q if features.z is None else features.z
     assert expected is not None
-    np.testing.assert_array_equal(np.stack([row.z for row in said]), expected[least:])
+    np.testing.assert_array_equal(np.stack([row.z for row in output_text]), expected[least:])
     for field in ("index", "loss", "novelty", "informative"):
         np.testing.assert_array_equal(
-            [getattr(row, field) for row in said], getattr(features, field)[least:]
+            [getattr(row, field) for row in output_text], getattr(features, field)[least:]
         )
     assert tracker.rows == taken
 
@@ -69,9 +69,9 @@ def test_refused_rows_leave_no_trace(name: str) -> None:
         with pytest.raises((kt.ConfigError, ValueError)):
             tracker.learn(short)
     assert codec.encode(tracker.spec, tracker.state) == before
-    said = tracker.learn(rows()[100])
-    assert said is not None
-    assert said.index == 100
+    output_text = tracker.learn(rows()[100])
+    assert output_text is not None
+    assert output_text.index == 100
 
 
 def test_a_look_learns_nothing_and_results_are_the_callers() -> None:

@@ -39,7 +39,7 @@ def handlers() -> Iterator[None]:
     ],
 )
 def test_the_first_signal_raises_and_the_next_do_not(
-    number: signal.Signals, said: str, code: int
+    number: signal.Signals, output_text: str, code: int
 ) -> None:
     with pytest.raises(KeyboardInterrupt) as caught, ended_by_signals():
         os.kill(os.getpid(), number)
@@ -49,7 +49,7 @@ def test_the_first_signal_raises_and_the_next_do_not(
     ended = explain(caught.value, "out")
     assert isinstance(ended, JobError)
     assert (str(ended), ended.exit_code) == (
-        f"{said}: run the same command with --overwrite",
+        f"{output_text}: run the same command with --overwrite",
         code,
     )
 
@@ -86,9 +86,9 @@ def test_a_long_computation_does_not_keep_a_signal_waiting(number: signal.Signal
         time.sleep(1.0)
         begin = time.monotonic()
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, output_text = process.communicate(timeout=60)
         assert time.monotonic() - begin >= 0.2
-    assert (said, process.returncode) == (f"kerneltrack: {said_of(number)}\n", 128 + number)
+    assert (output_text, process.returncode) == (f"kerneltrack: {said_of(number)}\n", 128 + number)
 
 
 def test_nothing_watches_once_a_command_has_ended() -> None:

@@ -185,12 +185,12 @@ def test_the_classifier_is_learn_all(options: dict[str, Any], learner: str) -> N
     state, features = run_all(spec, ROWS)
     emitted = features.q if features.z is None else features.z
     assert emitted is not None
-    learned, said = learn_all(told_by_default(learner), emitted, LABELS.tolist())
+    learned, output_text = learn_all(told_by_default(learner), emitted, LABELS.tolist())
     assert state_bytes(model.state_) == state_bytes(state)
     learned = get_learner(learner).settled(model.learner_spec_, learned)
     same_state(model.learner_state_, learned)
-    assert said.correct is not None
-    assert model.prequential_accuracy_ == said.correct.sum() / said.scored.sum()
+    assert output_text.correct is not None
+    assert model.prequential_accuracy_ == output_text.correct.sum() / output_text.scored.sum()
     after = get_tracker(spec.tracker).project(spec, state, ROWS)
     emitted = after.q if after.z is None else after.z
     assert emitted is not None
@@ -204,14 +204,18 @@ def test_the_regressor_is_learn_all(learner: str) -> None:
     model = SubspaceRegressor(**SMALL, learner=learner).fit(ROWS, TARGETS)
     state, features = run_all(spec, ROWS)
     assert features.z is not None
-    told = told_by_default(learner, task="regression")
-    learned, said = learn_all(told, features.z, TARGETS)
-    learned = get_learner(learner).settled(told, learned)
+    reported = told_by_default(learner, task="regression")
+    learned, output_text = learn_all(reported, features.z, TARGETS)
+    learned = get_learner(learner).settled(reported, learned)
     same_state(model.learner_state_, learned)
-    assert said.error is not None
+    assert output_text.error is not None
     # A learner with a kernel waits for its bandwidth, and there are too few rows for that.
-    assert said.scored.any() == (learner not in {"polk", "nolana", "fogd"})
-    rmse = np.sqrt(np.mean(said.error[said.scored] ** 2)) if said.scored.any() else np.nan
+    assert output_text.scored.any() == (learner not in {"polk", "nolana", "fogd"})
+    rmse = (
+        np.sqrt(np.mean(output_text.error[output_text.scored] ** 2))
+        if output_text.scored.any()
+        else np.nan
+    )
     assert model.prequential_rmse_ == pytest.approx(rmse, rel=1e-12, nan_ok=True)
     z = get_tracker("okfeb").project(spec, state, ROWS).z
     assert z is not None
@@ -280,10 +284,10 @@ def test_a_bandwidth_comes_from_the_rows_that_there_are(learner: str) -> None:
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_pickled_estimator_goes_on_as_if_it_had_not_been(estimator: Any, tmp_path: Path) -> None:
     labels = {SubspaceClassifier: LABELS, SubspaceRegressor: TARGETS}.get(estimator, TARGETS)
-    told = {"classes": np.unique(LABELS)} if estimator is SubspaceClassifier else {}
+    reported = {"classes": np.unique(LABELS)} if estimator is SubspaceClassifier else {}
     whole = estimator(**SMALL).fit(ROWS, labels)
     for cut in (7, 50):  # in the warm-up and after it
-        begun = estimator(**SMALL).partial_fit(ROWS[:cut], labels[:cut], **told)
+        begun = estimator(**SMALL).partial_fit(ROWS[:cut], labels[:cut], **reported)
         path = tmp_path / f"{cut}.joblib"
         joblib.dump(begun, path)
         for copy in (pickle.loads(pickle.dumps(begun)), joblib.load(path, mmap_mode="r")):
@@ -341,16 +345,18 @@ def test_decision_values_are_the_learners(learner: str) -> None:
     assert model.classes_[values.argmax(axis=1)].tolist() == model.predict(ROWS).tolist()
     z = get_tracker("okfeb").project(model.spec_, model.state_, ROWS).z
     assert z is not None
-    said = get_learner(learner).predict(model.learner_spec_, model.learner_state_, z)
-    assert said.score is not None
-    assert said.margin is not None
+    output_text = get_learner(learner).predict(model.learner_spec_, model.learner_state_, z)
+    assert output_text.score is not None
+    assert output_text.margin is not None
     chances = model.predict_proba(ROWS)
     assert ((chances >= 0) & (chances <= 1)).all()
     np.testing.assert_allclose(chances.sum(axis=1), 1, rtol=1e-12)
     assert model.classes_[chances.argmax(axis=1)].tolist() == model.predict(ROWS).tolist()
     ordered = np.sort(chances, axis=1)
-    np.testing.assert_allclose(ordered[:, -1], said.score, rtol=1e-10)
-    np.testing.assert_allclose(ordered[:, -1] - ordered[:, -2], said.margin, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(ordered[:, -1], output_text.score, rtol=1e-10)
+    np.testing.assert_allclose(
+        ordered[:, -1] - ordered[:, -2], output_text.margin, rtol=1e-6, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("learner", CLASSIFIERS)

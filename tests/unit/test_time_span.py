@@ -31,7 +31,7 @@ def span(folder: Path, rows: list[tuple[str, datetime]], group: int = 1000) -> d
     return time_span(str(folder), "features")
 
 
-def said(found: dict[str, Any], sequence: str | None = None) -> list[str]:
+def output_text(found: dict[str, Any], sequence: str | None = None) -> list[str]:
     return [*span_lines(found, sequence), *span_warnings(found, sequence)]
 
 
@@ -40,7 +40,7 @@ def test_rows_in_order_of_their_times(tmp_path: Path) -> None:
     assert found == {
         "time_span": {"first": "2026-03-01 00:00:00", "last": "2026-03-01 00:04:00", "far": []}
     }
-    assert said(found) == ["times:    2026-03-01 00:00:00 to 2026-03-01 00:04:00 UTC"]
+    assert output_text(found) == ["times:    2026-03-01 00:00:00 to 2026-03-01 00:04:00 UTC"]
     # The last row of a model has the time of the next one's first.
     found = span(tmp_path, [("a", START), ("b", START), ("c", START)])
     assert "shared" not in found["time_span"]
@@ -48,20 +48,20 @@ def test_rows_in_order_of_their_times(tmp_path: Path) -> None:
 
 def test_rows_at_one_time(tmp_path: Path) -> None:
     rows = [("a", START + at // 2 * MINUTE) for at in range(10)]
-    assert said(span(tmp_path, rows)) == [
+    assert output_text(span(tmp_path, rows)) == [
         "times:    2026-03-01 00:00:00 to 2026-03-01 00:04:00 UTC; "
         "10 rows share a time with another of their device"
     ]
     rows += [("b", START)] * 1440
     found = span(tmp_path, rows, 10_000)
-    line, warning = said(found)
+    line, warning = output_text(found)
     assert line == "times:    2026-03-01 00:00:00 to 2026-03-01 00:04:00 UTC"
     assert warning.startswith(
         "1,440 rows of one device (b) at one time, 2026-03-01 00:00:00; 1,450 rows in all share a "
         "time (is the time of day in another column, --time DATE TIME?"
     )
     # Who names what puts them in order knows that they share it.
-    assert said(found, "seq") == [line]
+    assert output_text(found, "seq") == [line]
 
 
 def test_rows_of_a_wrong_clock(tmp_path: Path) -> None:
@@ -72,11 +72,11 @@ def test_rows_of_a_wrong_clock(tmp_path: Path) -> None:
         {"first": 1970, "last": 1970, "rows": 300},
         {"first": 2099, "last": 2099, "rows": 1},
     ]
-    assert said(found)[1] == (
+    assert output_text(found)[1] == (
         "300 rows of 1970, 1 row of 2099: years apart from all other rows (a wrong clock? or times "
         "of another unit or format?)"
     )
-    assert said(span(tmp_path, wrong))[1:] == []
+    assert output_text(span(tmp_path, wrong))[1:] == []
 
 
 @settings(max_examples=50)
@@ -108,4 +108,4 @@ def test_rows_without_times_have_none(tmp_path: Path) -> None:
     (tmp_path / "features").mkdir()
     pq.write_table(pa.table({"model_id": ["a"]}), tmp_path / "features" / "part-0.parquet")
     assert time_span(str(tmp_path), "features") == {}
-    assert said({}) == []
+    assert output_text({}) == []

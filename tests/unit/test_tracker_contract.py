@@ -309,10 +309,10 @@ def test_project_says_what_update_will_and_learns_nothing(spec: SubspaceSpec) ->
     for n in range(30, 40):
         seen = tracker.project(spec, state, ROWS[n : n + 1], EXTRAS)
         assert state_bytes(state) == before
-        state, said = tracker.update(spec, state, ROWS[n : n + 1], EXTRAS)
+        state, output_text = tracker.update(spec, state, ROWS[n : n + 1], EXTRAS)
         before = state_bytes(state)
         same = ("valid", "index", "z", "loss", "novelty", "q", "s")
-        seen_bytes, said_bytes = feature_bytes(seen), feature_bytes(said)
+        seen_bytes, said_bytes = feature_bytes(seen), feature_bytes(output_text)
         assert {k: seen_bytes[k] for k in same} == {k: said_bytes[k] for k in same}
         assert not (seen.informative.any() or seen.initial.any() or (seen.evicted != -1).any())
 

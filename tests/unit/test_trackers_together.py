@@ -95,8 +95,8 @@ def run_each(
     """Run rows of models through copies of their states; return the new ones, and the features."""
     tracker = get_tracker(spec.tracker)
     block = tracker.pack(spec, states)
-    said = tracker.run(spec, block, pieces, learn=learn)
-    return block.states(), said
+    output_text = tracker.run(spec, block, pieces, learn=learn)
+    return block.states(), output_text
 
 
 @settings(max_examples=12)
@@ -114,16 +114,16 @@ def test_many_at_once_are_each_alone(name: str, data: st.DataObject, models: lis
         pieces, spans = laid_out(models, turn, order)
         pieces = pieces._replace(models=np.array(order, int))
         seen = tracker.run(spec, block, pieces, extras, learn=False)
-        said = tracker.run(spec, block, pieces, extras)
+        output_text = tracker.run(spec, block, pieces, extras)
         for place, span in zip(order, spans, strict=True):
             rows, times = pieces.rows[span], times_of(len(pieces.rows))[span]
             assert_same(seen, span, tracker.project(spec, alone[place], rows, extras))
             alone[place], wanted = tracker.update(spec, alone[place], rows, extras, times)
-            assert_same(said, span, wanted)
+            assert_same(output_text, span, wanted)
         nobody = np.ones(len(pieces.rows), bool)
         for span in spans:
             nobody[span] = False
-        assert not said.valid[nobody].any()
+        assert not output_text.valid[nobody].any()
         wanted_states = [state_bytes(state) for state in alone]
         assert [state_bytes(state) for state in block.states()] == wanted_states
 
@@ -140,11 +140,11 @@ def test_windows_go_along_as_alone(name: str, data: st.DataObject, models: list[
         order = data.draw(st.permutations(range(len(models))))
         pieces, spans = laid_out(models, turn, order)
         pieces = pieces._replace(models=np.array(order, int))
-        said, measured = moving.run(spec, block, beside, pieces, extras)
+        output_text, measured = moving.run(spec, block, beside, pieces, extras)
         for place, span in zip(order, spans, strict=True):
             own = pieces.rows[span], extras, times_of(len(pieces.rows))[span]
             state, window, wanted, value = moving.update(spec, alone[place], windows[place], *own)
-            assert_same(said, span, wanted)
+            assert_same(output_text, span, wanted)
             assert [raw(part[span]) for part in measured] == [raw(part) for part in value]
             assert state_bytes(block.state(place)) == state_bytes(state)
             assert state_bytes(beside.state(place)) == state_bytes(window)
@@ -162,14 +162,14 @@ def test_pieces_of_one_model_run_in_their_order(name: str) -> None:
     models = np.array([1, 0, 0, 1])
     times = times_of(60)
     pieces = Pieces(rows, spans[:3, 0], spans[:3, 1], times, models[:3])
-    said = tracker.run(spec, block, pieces)
+    output_text = tracker.run(spec, block, pieces)
     pieces = Pieces(rows, spans[3:, 0], spans[3:, 1], times, models[3:])
     rest = tracker.run(spec, block, pieces)
     first, of_first = tracker.update(spec, one, rows[20:], times=times[20:])
     second, of_second = tracker.update(spec, two, rows, times=times)
     assert [state_bytes(state) for state in block.states()] == [*map(state_bytes, (first, second))]
-    assert feature_bytes(said, slice(20, 60)) == feature_bytes(of_first)
-    assert feature_bytes(said, slice(0, 20)) == feature_bytes(of_second, slice(0, 20))
+    assert feature_bytes(output_text, slice(20, 60)) == feature_bytes(of_first)
+    assert feature_bytes(output_text, slice(0, 20)) == feature_bytes(of_second, slice(0, 20))
     assert feature_bytes(rest, slice(20, 60)) == feature_bytes(of_second, slice(20, 60))
 
 
@@ -188,10 +188,10 @@ def test_one_damaged_model_of_fifty_costs_no_other(name: str) -> None:
     }
     states = [*sound[:17], type(sound[17])(**damaged), *sound[18:]]
     before = state_bytes(states[17])
-    after, said = run_each(spec, states, pieces)
+    after, output_text = run_each(spec, states, pieces)
     others = np.ones(300, bool)
     others[pieces.starts[17] : pieces.stops[17]] = False
-    assert feature_bytes(said, others) == feature_bytes(expected, others)
+    assert feature_bytes(output_text, others) == feature_bytes(expected, others)
     for place in {*range(50)} - {17}:
         assert state_bytes(after[place]) == state_bytes(wanted[place])
     assert state_bytes(states[17]) == before
@@ -238,8 +238,8 @@ def test_results_go_to_room_that_is_given(name: str) -> None:
     block, room = tracker.pack(spec, [state]), tracker.room(spec, 40)
     for start, stop in ((0, 12), (12, 12), (12, 40)):
         pieces = Pieces(rows, np.array([start]), np.array([stop]), times_of(40))
-        said = tracker.run(spec, block, pieces, out=room)
-    assert feature_bytes(said) == feature_bytes(
+        output_text = tracker.run(spec, block, pieces, out=room)
+    assert feature_bytes(output_text) == feature_bytes(
         tracker.update(spec, state, rows, (), times_of(40))[1]
     )
     narrow = dataclasses.replace(spec, rank=spec.rank - 1)

@@ -46,9 +46,9 @@ def test_a_trial_is_what_the_core_says_of_each_model_alone() -> None:
     for part in parts:
         tracked, features = run_all(tracker, part.rows)
         own = own_inputs(tracker, tracked, part.rows)
-        _, said = learn_all(learner, own, part.labels.tolist())
+        _, output_text = learn_all(learner, own, part.labels.tolist())
         assert features.valid.all()
-        right.append(np.asarray(said.correct)[said.scored])
+        right.append(np.asarray(output_text.correct)[output_text.scored])
     joined = np.concatenate(right)
     assert (trial.rows, trial.scored) == (700, len(joined))
     assert trial.score == pytest.approx(joined.mean(), abs=1e-12)
@@ -62,8 +62,8 @@ def test_targets_are_judged_by_minus_the_root_mean_squared_error() -> None:
     trial = try_out(Candidate("ridge", STILL, spec), [part])
     tracked, features = run_all(STILL, part.rows)
     assert features.z is not None and tracked is not None
-    _, said = learn_all(spec, features.z, part.labels)
-    errors = np.asarray(said.error)[said.scored]
+    _, output_text = learn_all(spec, features.z, part.labels)
+    errors = np.asarray(output_text.error)[output_text.scored]
     assert trial.score == pytest.approx(-np.sqrt(np.mean(errors**2)))
 
 

@@ -39,8 +39,8 @@ class Commands:
         Raises:
             BadMessageError: if it is one that cannot be obeyed; the text says why.
         """
-        told = dict(headers)
-        if HEADER not in told:
+        fields = dict(headers)
+        if HEADER not in fields:
             return None
         try:
             key = (message.key or b"").decode("utf-8")
@@ -48,15 +48,15 @@ class Commands:
             raise BadMessageError(f"a command whose key is no model id: {error}") from error
         if not key:
             raise BadMessageError("a command without a model id as its key")
-        action = told[HEADER].decode("utf-8", "replace")
+        action = fields[HEADER].decode("utf-8", "replace")
         if action == RESET:
             return key, as_chunk(Command(None, None))
         if action != REPLACE:
             raise BadMessageError(f"command {action!r}: must be {RESET} or {REPLACE}")
-        if codec.TRACKER not in told:
+        if codec.TRACKER not in fields:
             raise BadMessageError(f"command {REPLACE} without a header {codec.TRACKER}")
-        learner = told.get(codec.LEARNER) if self._learner is not None else None
-        command = Command(told[codec.TRACKER], learner)
+        learner = fields.get(codec.LEARNER) if self._learner is not None else None
+        command = Command(fields[codec.TRACKER], learner)
         try:
             self._check(command)
         except KerneltrackError as error:

@@ -70,7 +70,7 @@ class EncodeFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Begin without chunks."""
-        self._held: list[tuple[str, Chunk]] = []
+        self._pending: list[tuple[str, Chunk]] = []
         self._rows = 0
         self._earliest: Any = MAX_TIMESTAMP
 
@@ -79,9 +79,9 @@ class EncodeFn(beam.DoFn):
     ) -> Iterator[WindowedValue]:
         """Take a chunk in."""
         _, chunk = element
-        if self._held and self._held[0][1].batch.schema != chunk.batch.schema:
+        if self._pending and self._pending[0][1].batch.schema != chunk.batch.schema:
             yield from self._written()
-        self._held.append(element)
+        self._pending.append(element)
         self._rows += len(chunk)
         self._earliest = min(self._earliest, timestamp)
         if self._rows >= MOST_HELD:
@@ -92,9 +92,9 @@ class EncodeFn(beam.DoFn):
         yield from self._written()
 
     def _written(self) -> Iterator[WindowedValue]:
-        held, timestamp = self._held, self._earliest
+        pending, timestamp = self._pending, self._earliest
         self.start_bundle()
-        for message in messages_of(held, self._schema, self._form):
+        for message in messages_of(pending, self._schema, self._form):
             yield WindowedValue(message, timestamp, (GlobalWindow(),))
 
 

@@ -100,7 +100,7 @@ class FetchFn(beam.DoFn):
             for offset, message in self._fetch(partition, sorted(reasons)):
                 known = sorted(reasons[offset])
                 if message is None:
-                    known = [told._replace(text=told.text + NOT_IN_KAFKA) for told in known]
+                    known = [reason._replace(text=reason.text + NOT_IN_KAFKA) for reason in known]
                 letter = dead_letter(
                     message or Message(self._topic, partition, offset, -1, None, None), known
                 )

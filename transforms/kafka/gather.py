@@ -104,7 +104,7 @@ class Reason(NamedTuple):
 
 
 @dataclass
-class _Group:
+class _MessageGroup:
     """Rows whose fields are of the same types."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -147,7 +147,7 @@ class Gathering:
         self._roles = {role: name for role, name in named.items() if name and name not in own}
         self._nulls = frozenset(columns.null_texts)
         self._messages: list[Message] = []
-        self._groups: dict[Any, _Group] = {}
+        self._groups: dict[Any, _MessageGroup] = {}
         self._reasons: dict[int, list[Reason]] = {}
         self.rows = 0
         self.bytes = 0
@@ -228,7 +228,7 @@ class Gathering:
         # Batches with dictionaries of their own cannot be joined as they are.
         if any(pa.types.is_dictionary(array.type) for array in arrays):
             key = (number, *key)
-        group = self._groups.setdefault(key, _Group())
+        group = self._groups.setdefault(key, _MessageGroup())
         group.batches.append(batch)
         group.messages.extend([number] * count_of_rows)
         group.places.extend(range(count_of_rows))
@@ -255,13 +255,13 @@ class Gathering:
                     break
                 kinds.append(kind)
             else:
-                group = self._groups.setdefault(tuple(kinds), _Group())
+                group = self._groups.setdefault(tuple(kinds), _MessageGroup())
                 group.records.append(record)
                 group.messages.append(number)
                 group.places.append(place)
 
     def _typed(
-        self, group: _Group
+        self, group: _MessageGroup
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return a group's rows with all columns, and where they came from."""
         messages = np.array(group.messages, dtype=np.int64)
@@ -335,7 +335,7 @@ class Gathering:
     def _refuse(self, number: int, place: int, text: str) -> None:
         self._reasons.setdefault(number, []).append(Reason(place, fit(text)))
 
-    def _refuse_rows(self, failed: Chunk, group: _Group) -> None:
+    def _refuse_rows(self, failed: Chunk, group: _MessageGroup) -> None:
         """Sort the failures of `parse` by their messages."""
         records = dict(
             zip(zip(group.messages, group.places, strict=True), group.records, strict=False)
@@ -392,7 +392,7 @@ def _as_records(chunks: Sequence[tuple[str, Chunk]]) -> Iterator[tuple[str, Chun
 
 def dead_letter(message: Message, reasons: Sequence[Reason]) -> Outgoing:
     """Return a refused message as it is sent on: its own key and value, the rest in headers."""
-    told = [[reason.place, reason.text] for reason in reasons[:MOST_REASONS]]
+    listed = [[reason.place, reason.text] for reason in reasons[:MOST_REASONS]]
     headers = {
         "topic": message.topic,
         "partition": str(message.partition),
@@ -400,7 +400,7 @@ def dead_letter(message: Message, reasons: Sequence[Reason]) -> Outgoing:
         "timestamp": str(message.timestamp),
         "reason": reasons[0].text,
         "refused": str(len(reasons)),
-        "rows": json.dumps([line for line in told if line[0] != NO_ROW]),
+        "rows": json.dumps([line for line in listed if line[0] != NO_ROW]),
     }
     encoded = [(name, text.encode("utf-8", "replace")) for name, text in headers.items()]
     return message.key, message.value, encoded

@@ -194,8 +194,12 @@ def _type(descriptor: Descriptor) -> Type:
     return Type(
         message_factory.GetMessageClass(descriptor),
         [
-            (field.name, field.has_presence, _take(field, told.label == told.LABEL_REPEATED))
-            for field, told in zip(descriptor.fields, proto.field, strict=True)
+            (
+                field.name,
+                field.has_presence,
+                _take(field, declared.label == declared.LABEL_REPEATED),
+            )
+            for field, declared in zip(descriptor.fields, proto.field, strict=True)
         ],
     )
 

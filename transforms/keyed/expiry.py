@@ -37,7 +37,7 @@ _SCHEMA = pa.schema(
 )
 
 
-class Kept(NamedTuple):
+class KeptModel(NamedTuple):
     """All that a keyed step holds of one model.
 
     Attributes:
@@ -74,7 +74,7 @@ class Expiry(Settings):
         if self.after is not None and idle_flush is not None and self.after <= idle_flush:
             raise ConfigError("after", self.after, f"more than idle_flush = {idle_flush:g}")
 
-    def write(self, key: str, kept: Kept) -> bytes:
+    def write(self, key: str, kept: KeptModel) -> bytes:
         """Write what is kept of a model; return the name by which it is found again."""
         waiting = [chunk.encode() for chunk in kept.waiting]
         columns = [[kept.state], [kept.clock], [waiting], [kept.learner]]
@@ -85,7 +85,7 @@ class Expiry(Settings):
         count("models_expired", 1)
         return name
 
-    def read(self, key: str, name: bytes) -> Kept:
+    def read(self, key: str, name: bytes) -> KeptModel:
         """Read what `write` wrote.
 
         Raises:
@@ -102,14 +102,14 @@ class Expiry(Settings):
             raise DataError(path, reason)
         (row,) = batch.to_pylist()
         waiting = tuple(chunk_from(part) for part in row["waiting"])
-        return Kept(row["state"], row["clock"], waiting, row["learner"])
+        return KeptModel(row["state"], row["clock"], waiting, row["learner"])
 
     def _path(self, key: str, name: bytes) -> str:
         path: str = join(self.folder, f"{escaped(key)}@{name.hex()}.idle")
         return path
 
 
-def recall(expiry: Expiry | None, key: str, name: bytes) -> Kept:
+def recall(expiry: Expiry | None, key: str, name: bytes) -> KeptModel:
     """Read what was kept of a model that comes back.
 
     Raises:

@@ -36,7 +36,7 @@ class Outbox:
         """Begin without requests."""
         self._stream = stream
         self._lock = threading.Lock()
-        self._held: list[bytes] = []
+        self._requests: list[bytes] = []
         self._size = 0
 
     def put(self, request: Any) -> None:
@@ -46,7 +46,7 @@ class Outbox:
             return
         data = request.SerializeToString()
         with self._lock:
-            self._held.append(data)
+            self._requests.append(data)
             self._size += len(data)
         if self._size >= MOST_HELD:
             self._send()
@@ -61,11 +61,11 @@ class Outbox:
     def _send(self) -> None:
         # Two bundles may do so at once: their requests must not be mixed up in one message.
         with self._lock:
-            held, self._held, self._size = self._held, [], 0
-            if held:
+            requests, self._requests, self._size = self._requests, [], 0
+            if requests:
                 # Who waits for an answer is told why the stream is gone.
                 with suppress(StreamError):
-                    self._stream.send(held)
+                    self._stream.send(requests)
 
 
 def send_together() -> None:

@@ -103,11 +103,13 @@ class StateStream:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         begin = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", address)]
-        told = [("te", "trailers"), ("content-type", "application/grpc"), *headers]
+        headers_read = [("te", "trailers"), ("content-type", "application/grpc"), *headers]
         wide = _SETTING.pack(INITIAL_WINDOW, _WIDE) + _SETTING.pack(FRAME_SIZE, 1 << 20)
         opening = _frame(SETTINGS, 0, 0, wide)
         opening += _frame(WINDOW_UPDATE, 0, 0, _NUMBER.pack(_WIDE - _FIRST_WINDOW))
-        opening += _frame(HEADERS, END_HEADERS, _CALL, hpack.Encoder().encode([*begin, *told]))
+        opening += _frame(
+            HEADERS, END_HEADERS, _CALL, hpack.Encoder().encode([*begin, *headers_read])
+        )
         try:
             self._socket.sendall(_PREFACE + opening)
         except OSError as error:
@@ -240,9 +242,12 @@ class StateStream:
         elif kind == RST_STREAM and stream == _CALL:
             self._ended, self._why = True, f"reset, HTTP/2 error {_NUMBER.unpack(payload)[0]}"
         elif kind == GOAWAY and _NUMBER.unpack_from(payload)[0] < _CALL:
-            told = payload[8:].decode("utf-8", "replace")
+            headers_read = payload[8:].decode("utf-8", "replace")
             error = _NUMBER.unpack_from(payload, 4)[0]
-            self._ended, self._why = True, f"turned away, HTTP/2 error {error} {told}".strip()
+            self._ended, self._why = (
+                True,
+                f"turned away, HTTP/2 error {error} {headers_read}".strip(),
+            )
 
     def _reply(self, data: bytes) -> None:
         with self._room:
@@ -277,12 +282,12 @@ class StateStream:
         if self._block is None or not flags & END_HEADERS:
             return
         first, block = self._block
-        told = {str(name): str(value) for name, value in self._decoder.decode(block)}
-        if told.get(":status", "200") != "200":
-            self._ended, self._why = True, f"HTTP status {told[':status']}"
+        headers_read = {str(name): str(value) for name, value in self._decoder.decode(block)}
+        if headers_read.get(":status", "200") != "200":
+            self._ended, self._why = True, f"HTTP status {headers_read[':status']}"
         elif first & END_STREAM:
-            status = told.get("grpc-status", "0")
-            told_why = unquote(told.get("grpc-message", ""))
+            status = headers_read.get("grpc-status", "0")
+            told_why = unquote(headers_read.get("grpc-message", ""))
             self._ended = True
             self._why = None if status == "0" else told_why or f"gRPC status {status}"
 

@@ -34,12 +34,12 @@ class LearnedRows(NamedTuple):
     Attributes:
         after: What each one's learner has come to.
         predictions: Of all rows.
-        told: Of each model its learner's state, and the windows that were closed.
+        closed: Of each model its learner's state, and the windows that were closed.
     """
 
     after: list[Learning]
     predictions: pa.RecordBatch
-    told: list[tuple[LearnerState, list[Line]]]
+    closed: list[tuple[LearnerState, list[Line]]]
 
 
 def part_of(rows: Chunk, starts: IntArray, stops: IntArray) -> tuple[Chunk, IntArray, IntArray]:
@@ -80,13 +80,13 @@ def learn_rows(
     label = rows.batch.column("label") if rows.has("label") else None
     if label is None:
         label = to_column(no_labels(plan.spec, len(rows)))
-    begun = [(now.state, now.board) for now in before]
+    learners = [(now.state, now.board) for now in before]
     numbers = _as_numbers(label)
     learned = learn_each(
-        plan.spec, begun, inputs, clock, numbers, starts, stops, window=plan.window
+        plan.spec, learners, inputs, clock, numbers, starts, stops, window=plan.window
     )
     columns = {name: rows.batch.column(name) for name in ("index", "time") if rows.has(name)}
-    columns |= prediction_arrays(learned.said, label)
+    columns |= prediction_arrays(learned.predictions, label)
     many = len(before)
     last = [None] * many if times is None else clock[stops - 1].tolist()
     after = [
@@ -95,8 +95,8 @@ def learn_rows(
             before, learned.states, learned.boards, (stops - starts).tolist(), last, strict=True
         )
     ]
-    told = list(zip(learned.states, learned.lines, strict=True))
-    return LearnedRows(after, pa.RecordBatch.from_pydict(columns), told)
+    closed = list(zip(learned.states, learned.lines, strict=True))
+    return LearnedRows(after, pa.RecordBatch.from_pydict(columns), closed)
 
 
 def _as_numbers(labels: pa.Array) -> tuple[list[str], npt.NDArray[Any]]:

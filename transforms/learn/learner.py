@@ -35,7 +35,7 @@ from transforms.learn.delayed_labels import (
 )
 from transforms.learn.waiting import FeatureRows, PredictedRows, none_waiting
 
-_BOARD, _WAITING, _SAID, _PENDING = "board.", "waiting.", "said.", "pending."
+_BOARD, _WAITING, _PREDICTIONS, _PENDING = "board.", "waiting.", "said.", "pending."
 
 
 class Learning(NamedTuple):
@@ -57,7 +57,7 @@ class Learning(NamedTuple):
     pending: Pending
     board: Board
 
-    def alone(self) -> Learning:
+    def without_rows(self) -> Learning:
         """Return the same, but that rows that wait have arrays of their own."""
         if self.waiting is None:
             return self
@@ -114,7 +114,9 @@ def encode_snapshot(spec: LearnerSpec, key: str, now: Learning, final: bool) -> 
     return snapshot_parts(spec, key, now, final).to_bytes()
 
 
-def snapshot_parts(spec: LearnerSpec, key: str, now: Learning, final: bool = True) -> codec.Parts:
+def snapshot_parts(
+    spec: LearnerSpec, key: str, now: Learning, final: bool = True
+) -> codec.SnapshotParts:
     """Return a snapshot, what a later job goes on from.
 
     The rows that wait for labels are part of it, with the labels that name them. Labels of rows
@@ -143,18 +145,18 @@ def _parts(
         names.pop(None, None)
         about["labels"] = list(names)
         codes = {None: -1, **{name: code for code, name in enumerate(names)}}
-    beside = {_BOARD + name: array for name, array in now.board.arrays().items()}
-    beside |= {_PENDING + name: array for name, array in to_arrays(now.pending, codes).items()}
+    extras = {_BOARD + name: array for name, array in now.board.arrays().items()}
+    extras |= {_PENDING + name: array for name, array in to_arrays(now.pending, codes).items()}
     if waiting is not None:
         rows = waiting.rows
-        beside |= {_WAITING + "clock": rows.clock, _WAITING + "z": rows.z}
-        beside[_WAITING + "label"] = to_codes(rows.label, codes)
+        extras |= {_WAITING + "clock": rows.clock, _WAITING + "z": rows.z}
+        extras[_WAITING + "label"] = to_codes(rows.label, codes)
         if rows.time is not None:
-            beside[_WAITING + "time"] = rows.time
-        for name, column in prediction_columns(waiting.said).items():
+            extras[_WAITING + "time"] = rows.time
+        for name, column in prediction_columns(waiting.predictions).items():
             if name not in ("scored", "correct", "error"):
-                beside[_SAID + name] = column.astype(np.int64) if name == "valid" else column
-    return state, learner_about(About(key, now.rows, now.time), final, about), beside
+                extras[_PREDICTIONS + name] = column.astype(np.int64) if name == "valid" else column
+    return state, learner_about(About(key, now.rows, now.time), final, about), extras
 
 
 def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Learning:
@@ -172,8 +174,8 @@ def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Lear
     snapshot = codec.decode_learner(data, name, own)
     if snapshot.spec != spec:
         raise DataError(name, "made with other settings of the learner")
-    told = read_about(snapshot.header, name, own)
-    about, beside = snapshot.header["about"], snapshot.beside
+    progress = read_about(snapshot.header, name, own)
+    about, extras = snapshot.header["about"], snapshot.extras
     try:
         names = about.get("labels", []) if spec.classifies else None
         if spec.classifies and not (
@@ -181,32 +183,32 @@ def decode(spec: LearnerSpec, data: bytes, name: str, own: bool = False) -> Lear
         ):
             raise ValueError(f"labels = {names!r}")
         board = Board.empty()
-        if any(field.startswith(_BOARD) for field in beside):
+        if any(field.startswith(_BOARD) for field in extras):
             classes = len(names_of(snapshot.state))
             most = MOST if own else MOST_GIVEN
-            board = Board.from_arrays(_part(beside, _BOARD), spec, classes, most)
-        pending = from_arrays(spec, _part(beside, _PENDING), names)
+            board = Board.from_arrays(_part(extras, _BOARD), spec, classes, most)
+        pending = from_arrays(spec, _part(extras, _PENDING), names)
         state, waiting = None, None
         if about.get("begun", True):
             state = snapshot.state
-            waiting = _waiting(spec, state, told.rows, beside, names)
+            waiting = _waiting(spec, state, progress.rows, extras, names)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DataError(name, f"damaged state: {error}") from error
-    return Learning(state, waiting, told.rows, told.time, pending, board)
+    return Learning(state, waiting, progress.rows, progress.time, pending, board)
 
 
-def _part(beside: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
-    return {name[len(prefix) :]: array for name, array in beside.items() if name.startswith(prefix)}
+def _part(extras: dict[str, npt.NDArray[Any]], prefix: str) -> dict[str, npt.NDArray[Any]]:
+    return {name[len(prefix) :]: array for name, array in extras.items() if name.startswith(prefix)}
 
 
 def _waiting(
     spec: LearnerSpec,
     state: LearnerState,
     next_row: int,
-    beside: dict[str, npt.NDArray[Any]],
+    extras: dict[str, npt.NDArray[Any]],
     labels: list[str] | None,
 ) -> PredictedRows:
-    columns, said = _part(beside, _WAITING), _part(beside, _SAID)
+    columns, predictions = _part(extras, _WAITING), _part(extras, _PREDICTIONS)
     if not columns:
         return none_waiting(spec, state, next_row)
     count, first = len(columns["clock"]), next_row - len(columns["clock"])
@@ -218,8 +220,11 @@ def _waiting(
         columns["z"],
         from_codes(columns["label"], labels),
     )
-    given: dict[str, npt.NDArray[Any]] = {"valid": said.pop("valid").astype(np.bool_), **said}
-    for name in prediction_columns(none.said).keys() - given.keys():
+    given: dict[str, npt.NDArray[Any]] = {
+        "valid": predictions.pop("valid").astype(np.bool_),
+        **predictions,
+    }
+    for name in prediction_columns(none.predictions).keys() - given.keys():
         empty = np.full(count, np.nan) if name == "error" else np.zeros(count, np.bool_)
         given[name] = empty
     whole = {"clock": columns["clock"], "time": rows.time, "code": given.get("code")}
@@ -234,4 +239,4 @@ def _waiting(
     code, names = given.get("code", np.zeros(0)), names_of(state)
     if ((code < -1) | (code >= len(names))).any():
         raise ValueError("rows were predicted to be of classes that are not known")
-    return PredictedRows(rows, dataclasses.replace(none.said, classes=names, **given))
+    return PredictedRows(rows, dataclasses.replace(none.predictions, classes=names, **given))

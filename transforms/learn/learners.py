@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
-from kerneltrack.codec import Parts
+from kerneltrack.codec import SnapshotParts
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.learners import LearnerState
@@ -58,12 +58,12 @@ class Last(NamedTuple):
         time: Greatest time so far, ns; None without times.
     """
 
-    parts: Parts
+    parts: SnapshotParts
     rows: int
     time: int | None
 
 
-class Learned(NamedTuple):
+class LearnedModels(NamedTuple):
     """What came of m models since it was last asked for.
 
     Attributes:
@@ -271,7 +271,7 @@ class Learners:
             return
         learned = learn_rows(plan, now, rows, inputs_of(rows)[0], starts, stops)
         self._say(PREDICTIONS, learned.predictions, np.repeat(which, stops - starts))
-        for place, after, (_, lines) in zip(places, learned.after, learned.told, strict=True):
+        for place, after, (_, lines) in zip(places, learned.after, learned.closed, strict=True):
             self.now[place] = after
             if lines:
                 self._outcome(place).lines += lines
@@ -341,26 +341,26 @@ class Learners:
             self.now[place] = end_metrics(self.now[place], self._outcome(place))
         return last
 
-    def came(self) -> Learned:
+    def came(self) -> LearnedModels:
         """Return what came since this was last called, and count it."""
         spec, many = self._plan.spec, len(self.keys)
         count_learned(spec, zip(self._before, self.now, strict=True))
         self._before = list(self.now)
-        main = {part: _joined(said, many) for part, said in self._said.items()}
+        main = {part: _joined(chunks, many) for part, chunks in self._said.items()}
         for place, outcome in self._outcomes.items():
             self._draw(place, outcome)
         if self._lines:
-            told = sorted(self._lines, key=lambda line: line[0])
-            owners = np.repeat([place for place, *_ in told], [len(own) for *_, own in told])
+            closed = sorted(self._lines, key=lambda line: line[0])
+            owners = np.repeat([place for place, *_ in closed], [len(own) for *_, own in closed])
             lengths: list[int] = np.bincount(owners, minlength=many).tolist()
-            main[METRICS] = lengths, metrics_chunk(spec, [own[1:] for own in told]).batch
+            main[METRICS] = lengths, metrics_chunk(spec, [own[1:] for own in closed]).batch
         snapshots = {place: known.snapshots for place, known in self._outcomes.items()}
         failures = {
             place: [_failures(self.keys[place], lost) for lost in known.lost if lost.row]
             for place, known in self._outcomes.items()
         }
         self._said, self._outcomes, self._lines = {}, {}, []
-        return Learned(
+        return LearnedModels(
             main,
             {place: data for place, data in snapshots.items() if data},
             {place: batches for place, batches in failures.items() if batches},
@@ -381,13 +381,13 @@ def _width(rows: Chunk) -> tuple[int, int]:
 
 
 def _joined(
-    said: list[tuple[pa.RecordBatch, IntArray]], many: int
+    chunks: list[tuple[pa.RecordBatch, IntArray]], many: int
 ) -> tuple[list[int], pa.RecordBatch]:
     """Return how many predictions each model has, and these in the order of their models."""
-    batch, owner = said[0]
-    if len(said) > 1:
-        batch = pa.concat_batches([batch for batch, _ in said])
-        owner = np.concatenate([owner for _, owner in said])
+    batch, owner = chunks[0]
+    if len(chunks) > 1:
+        batch = pa.concat_batches([batch for batch, _ in chunks])
+        owner = np.concatenate([owner for _, owner in chunks])
         if (np.diff(owner) < 0).any():
             order = np.argsort(owner, kind="stable")
             batch = batch.take(pa.array(order))
@@ -407,7 +407,7 @@ def gap(key: str, expected: int, found: int) -> DataError:
     )
 
 
-def outputs_of(keys: Sequence[str], learned: Learned) -> Iterator[TaggedOutput[str, Any]]:
+def outputs_of(keys: Sequence[str], learned: LearnedModels) -> Iterator[TaggedOutput[str, Any]]:
     """Return what came of models as outputs of a step."""
     for part, (lengths, batch) in learned.main.items():
         at = 0

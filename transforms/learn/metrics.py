@@ -25,14 +25,16 @@ OTHER = "(other)"
 """Stands, in the confusion, for all labels whose classes the learner has no room for."""
 
 
-def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence[Line]]]) -> Chunk:
+def metrics_chunk(
+    spec: LearnerSpec, closed: Sequence[tuple[LearnerState, Sequence[Line]]]
+) -> Chunk:
     """Put lines into a chunk, columns as in `transforms.write.schemas.metrics_schema`.
 
     Args:
         spec: The learners'.
-        told: Of each learner what it has come to, and its lines.
+        closed: Of each learner what it has come to, and its lines.
     """
-    lines = [line for _, own in told for line in own]
+    lines = [line for _, own in closed for line in own]
     counts = np.array([line.tally.counts for line in lines])
     columns: dict[str, Any] = {
         "start": pa.array([line.start for line in lines], pa.int64()),
@@ -49,7 +51,7 @@ def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence
         columns["macro_f1"], columns["kappa"] = _agreement([line.tally.pairs for line in lines])
         columns["log_loss"] = _mean(sums[:, 0], counts[:, 1])
         columns["brier"] = _mean(sums[:, 1], counts[:, 1])
-        columns["confusion"] = _confusion(told)
+        columns["confusion"] = _confusion(closed)
     else:
         total = np.array([line.sums[:SUMS] for line in lines])
         columns["rmse"] = _mean(sums[:, 0], counts[:, 1], root=True)
@@ -59,15 +61,15 @@ def metrics_chunk(spec: LearnerSpec, told: Sequence[tuple[LearnerState, Sequence
         columns[name] = _mean(sums[:, place], counts[:, 1])
     for place, name in enumerate(guess_columns(spec), 2):
         columns[name] = _mean(sums[:, place], counts[:, 1], root=not spec.classifies)
-    if told and isinstance(told[0][0], AutoState):
-        columns["experts"] = pa.array(_courses(told), EXPERTS)
+    if closed and isinstance(closed[0][0], AutoState):
+        columns["experts"] = pa.array(_courses(closed), EXPERTS)
     return Chunk(pa.RecordBatch.from_pydict(columns))
 
 
-def _courses(told: Sequence[tuple[Any, Sequence[Line]]]) -> list[list[dict[str, Any]] | None]:
+def _courses(closed: Sequence[tuple[Any, Sequence[Line]]]) -> list[list[dict[str, Any]] | None]:
     """Return the weights of the experts in the spans of their course, in lines of all rows."""
     cells: list[list[dict[str, Any]] | None] = []
-    for state, lines in told:
+    for state, lines in closed:
         whole = any(line.start is None for line in lines)
         course_ = _course(state) if whole else None
         cells += [course_ if line.start is None else None for line in lines]
@@ -108,13 +110,13 @@ def _agreement(pairs: Sequence[IntArray]) -> tuple[pa.Array, pa.Array]:
         np.concatenate([owner * width + whole[:, 0], owner * width + whole[:, 1]]),
         return_inverse=True,
     )
-    label, said = places[: len(whole)], places[len(whole) :]
+    label, predicted = places[: len(whole)], places[len(whole) :]
     of_label, of_said, hits = (
         np.bincount(at, weights, len(cells))
         for at, weights in (
             (label, whole[:, 2]),
-            (said, whole[:, 2]),
-            (label, np.where(label == said, whole[:, 2], 0)),
+            (predicted, whole[:, 2]),
+            (label, np.where(label == predicted, whole[:, 2], 0)),
         )
     )
     line = cells // width
@@ -136,13 +138,14 @@ def _agreement(pairs: Sequence[IntArray]) -> tuple[pa.Array, pa.Array]:
     return pa.array(f1 / np.where(none, 1.0, classes), mask=none), pa.array(kappa, mask=same)
 
 
-def _confusion(told: Sequence[tuple[LearnerState, Sequence[Line]]]) -> pa.Array:
+def _confusion(closed: Sequence[tuple[LearnerState, Sequence[Line]]]) -> pa.Array:
     """Return the lines' confusions; each learner's classes are named in one table of all."""
-    pairs = [line.tally.pairs for _, lines in told for line in lines]
-    known = [names_of(state) for state, _ in told]
+    pairs = [line.tally.pairs for _, lines in closed for line in lines]
+    known = [names_of(state) for state, _ in closed]
     sizes = np.array([len(own) for own in known])
     owner = np.repeat(
-        np.arange(len(told)), [sum(len(line.tally.pairs) for line in lines) for _, lines in told]
+        np.arange(len(closed)),
+        [sum(len(line.tally.pairs) for line in lines) for _, lines in closed],
     )
     # Behind a learner's classes stands what is none of them.
     first = np.cumsum(sizes + 1) - sizes - 1

@@ -16,31 +16,31 @@ SLICE_ROWS = 16_384
 """Rows a chunk of predictions holds at most."""
 
 
-def prediction_arrays(said: Predictions, label: pa.Array | None) -> dict[str, pa.Array]:
+def prediction_arrays(predictions: Predictions, label: pa.Array | None) -> dict[str, pa.Array]:
     """Return the columns of predictions: those of `transforms.write.schemas.predictions_schema`.
 
     Args:
-        said: Predictions of n rows, scored as far as labels are known.
+        predictions: Predictions of n rows, scored as far as labels are known.
         label: The rows' labels, strings or float64; None: not known yet.
     """
     columns: dict[str, pa.Array] = {}
-    count = len(said.valid)
-    if said.code is None:
-        columns["prediction"] = _or_null(said.value)
-        if said.lower is not None:
-            columns |= {"lower": _or_null(said.lower), "upper": _or_null(said.upper)}
+    count = len(predictions.valid)
+    if predictions.code is None:
+        columns["prediction"] = _or_null(predictions.value)
+        if predictions.lower is not None:
+            columns |= {"lower": _or_null(predictions.lower), "upper": _or_null(predictions.upper)}
         columns["label"] = pa.nulls(count, pa.float64()) if label is None else label
-        columns["error"] = _or_null(said.error)
+        columns["error"] = _or_null(predictions.error)
         return columns
-    none = said.code < 0
-    names = pa.array(list(said.classes), pa.string())
-    columns["prediction"] = names.take(pa.array(said.code, mask=none))
-    columns["score"] = pa.array(said.score, mask=none)
-    columns["margin"] = pa.array(said.margin, mask=none)
-    if said.members is not None:
-        columns["set"] = _sets(said.members, said.classes, none)
+    none = predictions.code < 0
+    names = pa.array(list(predictions.classes), pa.string())
+    columns["prediction"] = names.take(pa.array(predictions.code, mask=none))
+    columns["score"] = pa.array(predictions.score, mask=none)
+    columns["margin"] = pa.array(predictions.margin, mask=none)
+    if predictions.members is not None:
+        columns["set"] = _sets(predictions.members, predictions.classes, none)
     columns["label"] = pa.nulls(count, pa.string()) if label is None else label
-    columns["correct"] = pa.array(said.correct, mask=~said.scored)
+    columns["correct"] = pa.array(predictions.correct, mask=~predictions.scored)
     return columns
 
 

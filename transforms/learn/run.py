@@ -103,14 +103,16 @@ def advance_late(
     """
     spec = plan.spec
     known = [_late(late, now, more) for now, more in zip(before, rows, strict=True)]
-    states = [_begun(now)[0] for now in before]
+    states = [_state_of(now)[0] for now in before]
     steps = [LateRows(own.whole.z, own.due, own.labels) for own in known]
-    states, said, codes = predict_late(spec, states, steps)
+    states, predictions, codes = predict_late(spec, states, steps)
     after, ready = [], []
-    each = zip(before, rows, known, states, said, codes, outcomes, strict=True)
-    for now, more, own, state, now_said, now_codes, outcome in each:
-        outcome.predicted.append(PredictedRows(more, now_said))
-        predicted = PredictedRows(own.whole, join_predictions(_begun(now)[1].said, now_said))
+    each = zip(before, rows, known, states, predictions, codes, outcomes, strict=True)
+    for now, more, own, state, now_predicted, now_codes, outcome in each:
+        outcome.predicted.append(PredictedRows(more, now_predicted))
+        predicted = PredictedRows(
+            own.whole, join_predictions(_state_of(now)[1].predictions, now_predicted)
+        )
         rest = predicted.part(len(own.labels), len(own.whole))
         oldest = None if rest.rows.time is None else int(rest.rows.time.min())
         pending, lost = let_go(own.pending, rest.rows.first, oldest)
@@ -123,13 +125,13 @@ def advance_late(
     if plan.window is None:
         return after
     return [
-        _closed(now, outcome, int(_begun(now)[1].rows.clock[0]))
+        _closed(now, outcome, int(_state_of(now)[1].rows.clock[0]))
         for now, outcome in zip(after, outcomes, strict=True)
     ]
 
 
 def _late(late: LateLabels, now: Learning, rows: FeatureRows) -> _Late:
-    waiting = _begun(now)[1]
+    waiting = _state_of(now)[1]
     whole = waiting.rows.followed_by(rows)
     due = due_before(late, whole.clock, len(waiting))
     ready = whole.part(0, int(due[-1]))
@@ -157,7 +159,7 @@ def settle_each(
     """
     spec, after, ready = plan.spec, [], []
     for now, outcome in zip(before, outcomes, strict=True):
-        state, waiting = _begun(now)
+        state, waiting = _state_of(now)
         rows, labels = waiting.rows, waiting.rows.label
         codes = np.zeros(0, np.int64)
         if len(waiting) or now.pending:
@@ -178,7 +180,7 @@ def end_metrics(now: Learning, outcome: Outcome) -> Learning:
     return now
 
 
-def _begun(now: Learning) -> tuple[LearnerState, PredictedRows]:
+def _state_of(now: Learning) -> tuple[LearnerState, PredictedRows]:
     if now.state is None or now.waiting is None:
         raise ValueError("the learner has no state yet")
     return now.state, now.waiting
@@ -196,15 +198,15 @@ def _scored(
     if not some:
         return after
     settled = [
-        SettledRows(predicted.rows.z, predicted.rows.clock, predicted.said, labels, codes)
+        SettledRows(predicted.rows.z, predicted.rows.clock, predicted.predictions, labels, codes)
         for predicted, labels, codes in (ready[place] for place in some)
     ]
-    states = [_begun(after[place])[0] for place in some]
+    states = [_state_of(after[place])[0] for place in some]
     boards = [after[place].board for place in some]
     found = score_late(plan.spec, states, boards, settled, plan.window)
-    for place, state, said, board, lines in zip(some, *found, strict=True):
+    for place, state, predictions, board, lines in zip(some, *found, strict=True):
         (predicted, labels, _), outcome = ready[place], outcomes[place]
         after[place] = after[place]._replace(state=state, board=board)
         outcome.lines += lines
-        outcome.settled.append((PredictedRows(predicted.rows, said), to_column(labels)))
+        outcome.settled.append((PredictedRows(predicted.rows, predictions), to_column(labels)))
     return after

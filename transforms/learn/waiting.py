@@ -77,11 +77,11 @@ class PredictedRows:
 
     Attributes:
         rows: The rows.
-        said: Their predictions, each made before its row or any row after it was learned from.
+        predictions: Their predictions, each made before its row or a later one was learned from.
     """
 
     rows: FeatureRows
-    said: Predictions
+    predictions: Predictions
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -89,13 +89,13 @@ class PredictedRows:
 
     def part(self, start: int, stop: int) -> PredictedRows:
         """Return rows start..stop."""
-        said = predictions_at(self.said, slice(start, stop))
-        return PredictedRows(self.rows.part(start, stop), said)
+        predictions = predictions_at(self.predictions, slice(start, stop))
+        return PredictedRows(self.rows.part(start, stop), predictions)
 
     def moved(self, first: int, classes: tuple[str, ...]) -> PredictedRows:
         """Return no rows, as these are, before the one of this index."""
         rows = dataclasses.replace(self.rows, first=first)
-        return PredictedRows(rows, dataclasses.replace(self.said, classes=classes))
+        return PredictedRows(rows, dataclasses.replace(self.predictions, classes=classes))
 
     def copied(self) -> PredictedRows:
         """Return the same with arrays that are no parts of larger ones."""
@@ -107,7 +107,7 @@ class PredictedRows:
                 self.rows.z.copy(),
                 self.rows.label.copy(),
             ),
-            predictions_at(self.said, np.arange(len(self))),
+            predictions_at(self.predictions, np.arange(len(self))),
         )
 
 
@@ -165,5 +165,5 @@ def prediction_chunk(predicted: PredictedRows, label: pa.Array | None) -> Chunk:
     columns: dict[str, Any] = {"index": pa.array(rows.first + np.arange(len(rows)))}
     if rows.time is not None:
         columns["time"] = pa.array(rows.time)
-    columns |= prediction_arrays(predicted.said, label)
+    columns |= prediction_arrays(predicted.predictions, label)
     return Chunk(pa.RecordBatch.from_pydict(columns))

@@ -17,7 +17,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.begin import begin_each
-from kerneltrack.fleet.forward_fill import Held, hold_each
+from kerneltrack.fleet.forward_fill import LastValues, hold_each
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.run import run_models
@@ -26,12 +26,12 @@ from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk
 from transforms.failures import Failures, unreadable
-from transforms.learn.learners import Last, Learned, bytes_of
+from transforms.learn.learners import Last, LearnedModels, bytes_of
 from transforms.metrics import count_unreferenced
 from transforms.outputs import FAILURES, FEATURES, SNAPSHOTS
-from transforms.partition.steps import Begun, Steps
+from transforms.partition.steps import Started, Steps
 from transforms.track.admission import Admitted, Refused, admit_all
-from transforms.track.emit import Output, Ran, emit_beside, emit_refused, failures, features_of
+from transforms.track.emit import Output, Ran, emit_events, emit_refused, failures, features_of
 from transforms.track.order import MERGE
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.step import TrackFn
@@ -56,7 +56,7 @@ class Block(NamedTuple):
         places: Of each model its place in `states`; None without.
         lengths: Features of each model.
         features: These, one model's after the other; None without any.
-        told: What some tell of besides, by name: failures, episodes, alerts, windows.
+        emitted: What some tell of besides, by name: failures, episodes, alerts, windows.
         snapshots: Those at boundaries, by name.
         learned: What came of the learners; None without.
         learners: Their last snapshots, by place in `names`; None of a model that has none.
@@ -68,9 +68,9 @@ class Block(NamedTuple):
     places: Sequence[int | None]
     lengths: Sequence[int]
     features: pa.RecordBatch | None
-    told: dict[str, list[Output]]
+    emitted: dict[str, list[Output]]
     snapshots: dict[str, list[bytes]]
-    learned: Learned | None = None
+    learned: LearnedModels | None = None
     learners: Sequence[Last | None] = ()
     large: Chunk | None = None
 
@@ -154,7 +154,7 @@ def _part(rows: SortedRows, places: range) -> SortedRows:
     )
 
 
-class _Ready(NamedTuple):
+class _ReadyModels(NamedTuple):
     """Models of a block that have begun, and their rows.
 
     Attributes:
@@ -174,8 +174,8 @@ class _Ready(NamedTuple):
 
 def run_block(steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str, Chunk]) -> Block:
     """Run a block of models, `merged` as of `admit`, with delayed labels by model."""
-    begun = steps.begun(block.names, labels)
-    tracked, learners = _track(steps.track, block, merged, begun), begun.learners
+    made = steps.start(block.names, labels)
+    tracked, learners = _track(steps.track, block, merged, made), made.learners
     if learners is None:
         return tracked
     if tracked.features is not None:
@@ -187,25 +187,25 @@ def run_block(steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str
     last = learners.end()
     learned = learners.came()
     for place, lost in learned.failures.items():
-        told = tracked.told.setdefault(block.names[place], [])
-        told += [TaggedOutput(FAILURES, Failures(batch)) for batch in lost]
+        emitted = tracked.emitted.setdefault(block.names[place], [])
+        emitted += [TaggedOutput(FAILURES, Failures(batch)) for batch in lost]
     for place, data in learned.snapshots.items():
         tracked.snapshots.setdefault(block.names[place], []).extend(data)
     return tracked._replace(learned=learned, learners=last)
 
 
-def _track(fn: TrackFn, block: SortedRows, merged: bool, begun: Begun) -> Block:
+def _track(fn: TrackFn, block: SortedRows, merged: bool, made: Started) -> Block:
     """Run a block of models through their trackers."""
     work, names = fn.work, block.names
-    admitted = admit_all(fn.refusals, block, [clock for clock, _ in begun.known], merged)
+    admitted = admit_all(fn.refusals, block, [clock for clock, _ in made.known], merged)
     refused = list(admitted.refused)
-    ready = _begun(fn, names, admitted, begun, refused)
-    told: list[TaggedOutput[str, Any]] = [
+    ready = _new_models(fn, names, admitted, made, refused)
+    emitted: list[TaggedOutput[str, Any]] = [
         failures(names[model], rows, reasons, counted_as)
         for model, rows, reasons, counted_as in refused
     ]
     if ready is None:
-        return Block(names, None, [None] * len(names), [0] * len(names), None, *_by_name(told))
+        return Block(names, None, [None] * len(names), [0] * len(names), None, *_by_name(emitted))
     models = ready.models
     before = models.block.column("counts").copy()
     x, times = ready.rows.column("x"), _times_of(ready.rows)
@@ -216,53 +216,53 @@ def _track(fn: TrackFn, block: SortedRows, merged: bool, begun: Begun) -> Block:
     states = states_of(models)
     ran = Ran(models, ready.rows, ready.starts, ready.stops, found)
     features, edges = features_of(ran, lags=False)
-    told += [*emit_refused(fn.refusals, ran), *emit_beside(ran)]
+    emitted += [*emit_refused(fn.refusals, ran), *emit_events(ran)]
     places: list[int | None] = [None] * len(names)
     for place, model in enumerate(ready.which.tolist()):
         places[model] = place
     many = np.zeros(len(names), np.int64)
     many[ready.which] = np.diff(edges)
     rows = None if features is None else features.batch
-    return Block(names, states, places, many.tolist(), rows, *_by_name(told))
+    return Block(names, states, places, many.tolist(), rows, *_by_name(emitted))
 
 
 def _by_name(
     outputs: list[TaggedOutput[str, Any]],
 ) -> tuple[dict[str, list[Output]], dict[str, list[bytes]]]:
     """Return what models tell of, and their snapshots, by name."""
-    told: dict[str, list[Output]] = {}
+    emitted: dict[str, list[Output]] = {}
     snapshots: dict[str, list[bytes]] = {}
     for output in outputs:
         if output.tag == FAILURES:
             name = output.value.batch.column("model_id")[0].as_py()
-            told.setdefault(name, []).append(output)
+            emitted.setdefault(name, []).append(output)
         elif output.tag == SNAPSHOTS:
             snapshots.setdefault(output.value[0], []).append(output.value[1])
         else:
-            told.setdefault(output.value[0], []).append(output)
-    return told, snapshots
+            emitted.setdefault(output.value[0], []).append(output)
+    return emitted, snapshots
 
 
 def _times_of(rows: Chunk) -> IntArray | None:
     return rows.column("time") if rows.has("time") else None
 
 
-def _begun(
+def _new_models(
     fn: TrackFn,
     names: Sequence[str],
     admitted: Admitted,
-    begun: Begun,
+    made: Started,
     refused: list[Refused],
-) -> _Ready | None:
+) -> _ReadyModels | None:
     """Return the models that are there or can begin with their rows; other rows are refused."""
     work, (rows, starts, stops, _) = fn.work, admitted
-    known = [model for _, model in begun.known]
+    known = [model for _, model in made.known]
     there = np.zeros(len(names), np.bool_)
     if known:
         there[:] = [model is not None for model in known]
     filled = _filled(work, rows, starts, stops)
     usable: BoolArray = np.asarray(np.isfinite(filled).all(axis=1))
-    for model in begun.broken:
+    for model in made.broken:
         usable[starts[model] : stops[model]] = False
     edges = np.concatenate([[0], np.cumsum(usable)])
     many = edges[stops] - edges[starts]
@@ -273,11 +273,11 @@ def _begun(
         lost = _without_reference(work, names, begins)
         if not lost:
             raise
-        broken = {**begun.broken, **lost}
-        return _begun(fn, names, admitted, begun._replace(broken=broken), refused)
+        broken = {**made.broken, **lost}
+        return _new_models(fn, names, admitted, made._replace(broken=broken), refused)
     for model in np.flatnonzero(~there & (many == 0) & (stops > starts)).tolist():
         own = rows.slice(int(starts[model]), int(stops[model]))
-        why = [begun.broken[model]] * len(own) if model in begun.broken else None
+        why = [made.broken[model]] * len(own) if model in made.broken else None
         refused.append(Refused(model, own, why or fn.refusals.unusable(own.column("x"))))
     which = np.flatnonzero(there | begins)
     if models is None:
@@ -288,7 +288,7 @@ def _begun(
         kept[which] = True
         rows = rows.take(np.flatnonzero(np.repeat(kept, stops - starts)))
     ends = np.cumsum(lengths)
-    return _Ready(models, which, rows, ends - lengths, ends)
+    return _ReadyModels(models, which, rows, ends - lengths, ends)
 
 
 def _without_reference(work: Work, names: Sequence[str], begins: BoolArray) -> dict[int, str]:
@@ -310,7 +310,7 @@ def _filled(work: Work, rows: Chunk, starts: IntArray, stops: IntArray) -> Float
         return x
     times = _times_of(rows)
     stamps = np.zeros(len(rows), np.int64) if times is None else times
-    nothing = Held.none(len(starts), x.shape[1])
+    nothing = LastValues.none(len(starts), x.shape[1])
     return hold_each(x, stamps, starts, stops, nothing, work.hold)[0]
 
 
@@ -324,7 +324,7 @@ def _side_by_side(
     begins: BoolArray,
 ) -> Models | None:
     """Return the models that are known and those that begin, in order; None if there are none."""
-    begun: list[Model | None] = [None] * len(names)
+    made: list[Model | None] = [None] * len(names)
     new = np.flatnonzero(begins)
     if len(new):
         starts, stops = (places[new] for places in spans)
@@ -334,10 +334,10 @@ def _side_by_side(
         if not known:
             return models
         for place, model in enumerate(new.tolist()):
-            begun[model] = models.model(place)
+            made[model] = models.model(place)
     there = [
         (name, own or fresh)
-        for name, own, fresh in zip(names, known or begun, begun, strict=True)
+        for name, own, fresh in zip(names, known or made, made, strict=True)
         if own is not None or fresh is not None
     ]
     if not there:
@@ -387,5 +387,5 @@ def items_of(steps: Steps, block: Block, labels: Mapping[str, Chunk]) -> Iterato
                 yield own if part == FEATURES else TaggedOutput(part, own)
             at += length
     for model, name in enumerate(block.names):
-        yield from block.told.get(name, ())
+        yield from block.emitted.get(name, ())
         yield from (TaggedOutput(SNAPSHOTS, (name, data)) for data in block.states_of(model))

@@ -30,7 +30,7 @@ OneLarge = tuple[str, Iterator[Chunk]]
 """A model and its rows, some at a time."""
 
 
-class Span(NamedTuple):
+class RowSpan(NamedTuple):
     """Rows of one model in a file.
 
     Attributes:
@@ -94,9 +94,9 @@ def parts_of(
         yield _read_group(group, spans, keys)
 
 
-def _spans_of(spreads: Sequence[Spread], slots: set[int]) -> dict[str, list[Span]]:
+def _spans_of(spreads: Sequence[Spread], slots: set[int]) -> dict[str, list[RowSpan]]:
     """Return where the rows of each model lie; in a batch they lie by model."""
-    spans: dict[str, list[Span]] = {}
+    spans: dict[str, list[RowSpan]] = {}
     for spread in spreads:
         reader = pa.ipc.open_file(pa.memory_map(spread.path))
         for place, slot in enumerate(spread.slots):
@@ -109,20 +109,22 @@ def _spans_of(spreads: Sequence[Spread], slots: set[int]) -> dict[str, list[Span
             for start, stop in itertools.pairwise(edges):
                 name = coded.dictionary[int(codes[start])].as_py()
                 size = batch.nbytes * (stop - start) // len(codes)
-                spans.setdefault(name, []).append(Span(spread.path, place, start, stop, size))
+                spans.setdefault(name, []).append(RowSpan(spread.path, place, start, stop, size))
     return spans
 
 
 def _read_group(
-    names: Sequence[str], spans: dict[str, list[Span]], keys: Sequence[str]
+    names: Sequence[str], spans: dict[str, list[RowSpan]], keys: Sequence[str]
 ) -> SortedRows:
     batches = [span.read() for name in names for span in spans[name]]
     return sort_rows(pa.Table.from_batches(batches), keys)
 
 
-def _merged(spans: Sequence[Span], keys: Sequence[str], most: int, scratch: str) -> Iterator[Chunk]:
+def _merged(
+    spans: Sequence[RowSpan], keys: Sequence[str], most: int, scratch: str
+) -> Iterator[Chunk]:
     """Sort a model's rows run by run and merge them; runs on disk are removed at the end."""
-    runs: list[_Run] = []
+    runs: list[_SortedRun] = []
     written: list[str] = []
     try:
         for span in _cut(spans, most):
@@ -133,8 +135,8 @@ def _merged(spans: Sequence[Span], keys: Sequence[str], most: int, scratch: str)
                 path = f"{scratch}-run-{len(runs):06d}"
                 written.append(path)
                 _write(path, body.take(pa.array(np.lexsort(columns))))
-                span = Span(path, 0, 0, len(body), span.size)  # noqa: PLW2901 - it lies there now
-            runs.append(_Run(span, sort_by))
+                span = RowSpan(path, 0, 0, len(body), span.size)  # noqa: PLW2901 - it lies there now
+            runs.append(_SortedRun(span, sort_by))
         rows = sum(span.stop - span.start for span in spans)
         a_row = max(sum(span.size for span in spans) // max(rows, 1), 1)
         # Half of it for blocks, half for what is put in order of them.
@@ -146,7 +148,7 @@ def _merged(spans: Sequence[Span], keys: Sequence[str], most: int, scratch: str)
                 os.remove(path)
 
 
-def _cut(spans: Sequence[Span], most: int) -> Iterator[Span]:
+def _cut(spans: Sequence[RowSpan], most: int) -> Iterator[RowSpan]:
     """Cut stretches that are too long to be sorted in memory."""
     for span in spans:
         parts = -(-span.size // most)
@@ -162,10 +164,10 @@ def _write(path: str, body: pa.RecordBatch) -> None:
         writer.write_batch(body)
 
 
-class _Run:
+class _SortedRun:
     """Sorted rows of which a block is in memory."""
 
-    def __init__(self, span: Span, sort_by: Sequence[str]) -> None:
+    def __init__(self, span: RowSpan, sort_by: Sequence[str]) -> None:
         self._span = span
         self.sort_by = sort_by
         self._at = span.start
@@ -215,7 +217,7 @@ class _Run:
         return block.slice(0, low)
 
 
-def _merge(runs: Sequence[_Run], block: int) -> Iterator[Chunk]:
+def _merge(runs: Sequence[_SortedRun], block: int) -> Iterator[Chunk]:
     """Return the rows of all runs in order.
 
     Up to the least of the last keys of what is in memory, of runs that go on, all rows are there.
@@ -230,7 +232,7 @@ def _merge(runs: Sequence[_Run], block: int) -> Iterator[Chunk]:
         yield Chunk(_in_order(parts, here[0]))
 
 
-def _in_order(parts: Sequence[pa.RecordBatch], run: _Run) -> pa.RecordBatch:
+def _in_order(parts: Sequence[pa.RecordBatch], run: _SortedRun) -> pa.RecordBatch:
     if len(parts) == 1:
         return parts[0]
     whole = pa.concat_batches(parts)

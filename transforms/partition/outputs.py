@@ -142,7 +142,7 @@ class TaskStates:
             states.times,
             states.headers,
             states.columns,
-            [states.arrays_beside(place) for place in range(len(states.names))],
+            [states.more_arrays(place) for place in range(len(states.names))],
         )
 
     def add_last(self, states: States, place: int, learner: Last | None = None) -> None:
@@ -150,7 +150,7 @@ class TaskStates:
         name, rows, time = states.names[place], states.rows[place], states.times[place]
         state = PackedState(name, codec.TRACKER, rows, time, True, b"")
         self._writer.add_parts(
-            state, states.headers[place], states.arrays(place), states.arrays_beside(place)
+            state, states.headers[place], states.arrays(place), states.more_arrays(place)
         )
         if learner is not None:
             state = PackedState(name, codec.LEARNER, learner.rows, learner.time, True, b"")

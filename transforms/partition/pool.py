@@ -145,12 +145,12 @@ class _Pool:
         worker.process.join()
         code = worker.process.exitcode or 0
         why = f"by {signal.Signals(-code).name}" if code < 0 else f"with code {code}"
-        told = f"a worker process ended {why}"
+        text = f"a worker process ended {why}"
         if code == -signal.SIGKILL:
-            told += " (the machine may be out of memory)"
+            text += " (the machine may be out of memory)"
         if attempt >= ATTEMPTS:
-            raise WorkerDied(f"{told}, {ATTEMPTS} times with the same part of the input")
-        sys.stderr.write(f"kerneltrack: {told}; its part of the input is run again\n")
+            raise WorkerDied(f"{text}, {ATTEMPTS} times with the same part of the input")
+        sys.stderr.write(f"kerneltrack: {text}; its part of the input is run again\n")
         sys.stderr.flush()
         return attempt + 1
 

@@ -34,7 +34,7 @@ IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")
 
 
-class Begun(NamedTuple):
+class Started(NamedTuple):
     """Models of a block before their first rows.
 
     Attributes:
@@ -100,7 +100,7 @@ class Steps:
         plan = self.track.plan
         return labels if plan is None else narrow_labels((key, labels), plan.spec)[1]
 
-    def begun(self, keys: Sequence[str], labels: Mapping[str, Chunk]) -> Begun:
+    def start(self, keys: Sequence[str], labels: Mapping[str, Chunk]) -> Started:
         """Return what models are before their first rows; `labels`: delayed ones, by model."""
         track, plan = self.track, self.track.plan
         known = [] if track.begins_anew else track.resumed_each(keys)
@@ -122,7 +122,7 @@ class Steps:
         for place, key in enumerate(keys):
             if learners is not None and key in labels:
                 learners.arrive(place, self._named(key, labels[key]))
-        return Begun(sound, learners, broken)
+        return Started(sound, learners, broken)
 
     def _tracked(self, key: str, rows: Chunk | Iterator[Chunk]) -> Iterator[Any]:
         if isinstance(rows, Chunk):

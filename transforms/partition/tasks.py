@@ -129,14 +129,14 @@ def run_task(shared: Shared, task: SpreadTask | TrackTask) -> Manifest:
         DataError: if an input or a snapshot cannot be read.
         OSError: if an output cannot be written.
     """
-    begun = time.process_time()
+    started = time.process_time()
     with counting() as counts:
         if isinstance(task, SpreadTask):
             found = _spread(shared, task, counts)
         else:
             found = _track(shared, task, counts)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _KILOBYTES
-    return found._replace(seconds=time.process_time() - begun, peak=peak)
+    return found._replace(seconds=time.process_time() - started, peak=peak)
 
 
 def _manifest(files: list[Written], counts: Counts, spread: Spread | None = None) -> Manifest:
@@ -249,7 +249,7 @@ class _Results:
             self._states.add_block(states)
         for model, (name, place) in enumerate(zip(block.names, block.places, strict=True)):
             self._until(name)
-            self._written(name, iter(block.told.get(name, ())))
+            self._written(name, iter(block.emitted.get(name, ())))
             if states is not None and whole:
                 continue
             plain = self._shared.before is None and name not in block.snapshots

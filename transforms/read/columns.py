@@ -139,14 +139,14 @@ class Columns:
 
     def _how_times(self) -> str:
         """Return what was said of how times are written."""
-        options, said = self.options, ""
+        options, text = self.options, ""
         if self.time is None:
-            return said
+            return text
         if options.time_format is not None:
-            said += f", as {options.time_format}"
+            text += f", as {options.time_format}"
         if options.time_unit is not None:
-            said += f", numbers: {UNITS[options.time_unit].about}"
-        return said + ("" if options.time_zone == "UTC" else f", local: {options.time_zone}")
+            text += f", numbers: {UNITS[options.time_unit].about}"
+        return text + ("" if options.time_zone == "UTC" else f", local: {options.time_zone}")
 
     @property
     def words(self) -> dict[str, tuple[str, ...]]:

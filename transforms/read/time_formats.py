@@ -140,9 +140,9 @@ def _pattern_of(time_format: str) -> str:
             raise ValueError(f"a format with %{name} once")
         seen.add(name)
         before, after = literals[at], literals[at + 1]
-        beside = (at > 0 and not before and names[at - 1] in _NUMBERS) or before[-1:].isdigit()
+        joined = (at > 0 and not before and names[at - 1] in _NUMBERS) or before[-1:].isdigit()
         follows = not after and at + 1 < len(names) and names[at + 1] in _NUMBERS
-        fixed = beside or follows or after[:1].isdigit()
+        fixed = joined or follows or after[:1].isdigit()
         if name == "f" and (follows or after[:1].isdigit()):
             raise ValueError("a format in which %f ends the digits")
         pattern += _group(name, fixed) + _literal(after)

@@ -102,8 +102,8 @@ class WriteStateFn(beam.DoFn):
         header = codec.read_header(data, origin)
         about, kind = header["about"], codec.kind_of(header)
         if self._float32 and kind == codec.TRACKER:
-            spec, state, _, beside = codec.decode(data, origin)
-            data = codec.encode(spec, state, about, float32=True, beside=beside)
+            spec, state, _, extras = codec.decode(data, origin)
+            data = codec.encode(spec, state, about, float32=True, extras=extras)
         name = snapshot_name(model_id, None if about["final"] else about["rows"], kind)
         write_whole(join(self._folder, name), data)
         entry = {"rows": about["rows"], "time": about["time"]}

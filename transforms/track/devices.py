@@ -18,16 +18,16 @@ def device_chunk(devices: Sequence[Device], width: int) -> Chunk:
         devices: The lines.
         width: Number of channels D.
     """
-    told = [each.episode for each in devices]
+    episodes = [each.episode for each in devices]
     timed = [each.time is not None for each in devices]
 
     def of(name: str) -> list[object]:
-        return [None if episode is None else getattr(episode, name) for episode in told]
+        return [None if episode is None else getattr(episode, name) for episode in episodes]
 
     def times(place: int) -> list[int | None]:
         return [
             episode.times[place] if episode is not None and known else None
-            for episode, known in zip(told, timed, strict=True)
+            for episode, known in zip(episodes, timed, strict=True)
         ]
 
     columns = {
@@ -48,7 +48,7 @@ def device_chunk(devices: Sequence[Device], width: int) -> Chunk:
         "last_index": pa.array(of("last"), pa.int64()),
         "last": pa.array(times(3), pa.int64()),
         "shares": matrix_column(
-            np.stack([np.zeros(width) if each is None else each.shares for each in told])
+            np.stack([np.zeros(width) if each is None else each.shares for each in episodes])
         ),
     }
     return Chunk(pa.RecordBatch.from_pydict(columns))

@@ -64,10 +64,10 @@ def emit(refusals: Refusals, ran: Ran, lags: bool) -> Iterator[Output]:
             for key, (start, stop) in zip(ran.models.keys, spans, strict=True):
                 if stop > start:
                     yield key, features.slice(start, stop)
-    yield from emit_beside(ran)
+    yield from emit_events(ran)
 
 
-def emit_beside(ran: Ran) -> Iterator[pvalue.TaggedOutput[str, Any]]:
+def emit_events(ran: Ran) -> Iterator[pvalue.TaggedOutput[str, Any]]:
     """Return what came of rows beside features and failures, counted."""
     models, found = ran.models, ran.found
     if found.without_mode:
@@ -75,8 +75,8 @@ def emit_beside(ran: Ran) -> Iterator[pvalue.TaggedOutput[str, Any]]:
     yield from _windows(models, found)
     for place, alerts in found.alerts.items():
         yield tell_alerts(models.keys[place], alerts)
-    for place, told in found.episodes.items():
-        yield tell_episodes(models.keys[place], told, bool(models.time[place] != NO_TIME))
+    for place, listed in found.episodes.items():
+        yield tell_episodes(models.keys[place], listed, bool(models.time[place] != NO_TIME))
     if models.work.devices:
         for place, devices in found.devices.items():
             if devices:
@@ -127,8 +127,8 @@ def features_of(ran: Ran, lags: bool) -> tuple[Chunk | None, IntArray]:
         scale = Scaling(*(models.block.column(name)[owner] for name in ("shift", "scale")))
         scaled = None if features.x is None else features.x[good]
         own = own_inputs(work.spec, scale, found.rows[good], scaled)
-    held, scores = work.reference is not None, found.scores_at(good)
-    return feature_chunk(ran.rows, features, good, held, scores, own), edges
+    has_reference, scores = work.reference is not None, found.scores_at(good)
+    return feature_chunk(ran.rows, features, good, has_reference, scores, own), edges
 
 
 def named_rows(output: Output) -> tuple[str, pa.RecordBatch]:
@@ -144,9 +144,9 @@ def _windows(models: Models, found: Results) -> Iterator[pvalue.TaggedOutput[str
     measure, lines = models.work.measure, found.measured
     if not lines or measure is None:
         return
-    told = [line for own in lines.values() for line in own]
-    count("windows", len(told))
-    chunk, at = mismatch_chunk(told, models.work.spec, measure.confidence), 0
+    listed = [line for own in lines.values() for line in own]
+    count("windows", len(listed))
+    chunk, at = mismatch_chunk(listed, models.work.spec, measure.confidence), 0
     for place, own in lines.items():
         yield pvalue.TaggedOutput(MISMATCH, (models.keys[place], chunk.slice(at, at + len(own))))
         at += len(own)

@@ -53,15 +53,15 @@ def tell_episodes(
     return pvalue.TaggedOutput(EPISODES, (key, episode_chunk(episodes, has_time)))
 
 
-def alerts_of(told: Alerts, first: int, times: Sequence[int | None]) -> list[Alert]:
+def alerts_of(raised: Alerts, first: int, times: Sequence[int | None]) -> list[Alert]:
     """Return what a drift detector of a block told of a model.
 
     Args:
-        told: The alerts, rows by their places among the model's in the block.
+        raised: The alerts, rows by their places among the model's in the block.
         first: Index of the first of these.
         times: Of each alert's row, ns; None without times.
     """
-    index, levels = (first + told.index).tolist(), (told.before.tolist(), told.after.tolist())
+    index, levels = (first + raised.index).tolist(), (raised.before.tolist(), raised.after.tolist())
     return [Alert(*line) for line in zip(index, times, *levels, strict=True)]
 
 
@@ -87,15 +87,15 @@ def reference_columns(scores: Scores | None, rows: int) -> dict[str, pa.Array]:
     """Return what a reference says of rows as columns, null where it says nothing or is none."""
     if scores is None:
         return {name: pa.nulls(rows, pa.float64()) for name in WRITTEN}
-    said = scores.written
-    return {name: pa.array(values, mask=np.isnan(values)) for name, values in said.items()}
+    written = scores.written
+    return {name: pa.array(values, mask=np.isnan(values)) for name, values in written.items()}
 
 
 def feature_chunk(
     rows: Chunk,
     features: Features,
     good: npt.NDArray[np.int64],
-    held: bool = False,
+    has_reference: bool = False,
     scores: Scores | None = None,
     own: FloatArray | None = None,
 ) -> Chunk:
@@ -105,7 +105,7 @@ def feature_chunk(
         rows: The chunk.
         features: What the tracker says of its rows.
         good: Places of the valid ones.
-        held: Whether rows are held against references.
+        has_reference: Whether rows are held against references.
         scores: What the model's reference says of the valid rows; None if it has none.
         own: The valid rows as learners take them, if they are asked for.
     """
@@ -122,7 +122,7 @@ def feature_chunk(
             columns[name] = source.batch.column(name)
     columns["loss"] = pa.array(part(features.loss))
     columns["novelty"] = pa.array(part(features.novelty))
-    if held:
+    if has_reference:
         columns |= reference_columns(scores, len(good))
     columns["informative"] = pa.array(part(features.informative))
     columns["evicted"] = pa.array(evicted, mask=evicted < 0)

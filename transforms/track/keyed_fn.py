@@ -27,7 +27,7 @@ from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk
-from transforms.keyed.expiry import Expiry, Kept, recall
+from transforms.keyed.expiry import Expiry, KeptModel, recall
 from transforms.keyed.state_cache import measure_entries
 from transforms.keyed.state_writes import check_writes
 from transforms.keyed.timers import in_time, set_within, wall_clock
@@ -58,7 +58,7 @@ class Timers(NamedTuple):
 
 
 @dataclasses.dataclass
-class Held:
+class BundleRows:
     """What a bundle has brought a model so far.
 
     Attributes:
@@ -123,14 +123,14 @@ class KeyedFn(beam.DoFn, abc.ABC):
 
     def start_bundle(self) -> None:
         """Begin without rows."""
-        self.held: dict[str, Held] = {}
+        self.pending: dict[str, BundleRows] = {}
         self._rows = 0
         self._earliest: Any = MAX_TIMESTAMP
 
     def finish_bundle(self) -> Iterator[Any]:
         """Run what is held of the bundle."""
         earliest = self._earliest
-        for out in self.run_held():
+        for out in self.run_pending():
             if isinstance(out, pvalue.TaggedOutput):
                 yield pvalue.TaggedOutput(out.tag, _placed(out.value, earliest))
             else:
@@ -148,46 +148,48 @@ class KeyedFn(beam.DoFn, abc.ABC):
             timers.end.set(GlobalWindow().max_timestamp())
             cells.buffer.add(chunk)
             return
-        held, named = self.held.get(key), self._names_rows(chunk)
-        if held is not None and (held.flush or (named and held.chunks)):
-            yield from self.run_held()
-            held = None
-        held = held or Held(cells, timers)
-        (held.labels if named else held.chunks).append(chunk)
-        yield from self.hold(key, held, timestamp, len(chunk))
+        pending, named = self.pending.get(key), self._names_rows(chunk)
+        if pending is not None and (pending.flush or (named and pending.chunks)):
+            yield from self.run_pending()
+            pending = None
+        pending = pending or BundleRows(cells, timers)
+        (pending.labels if named else pending.chunks).append(chunk)
+        yield from self.hold(key, pending, timestamp, len(chunk))
 
     def _names_rows(self, chunk: Chunk) -> bool:
         return self.plan is not None and self.plan.late is not None and are_labels(chunk)
 
-    def hold(self, key: str, held: Held, timestamp: Any, rows: int) -> Iterator[Any]:
+    def hold(self, key: str, pending: BundleRows, timestamp: Any, rows: int) -> Iterator[Any]:
         """Hold what has come for a model, so many rows more, and run all once there is much."""
-        self.held[key] = held
+        self.pending[key] = pending
         self._earliest = min(self._earliest, timestamp)
         self._rows += rows
         if self._rows >= MOST_HELD:
-            yield from self.run_held()
+            yield from self.run_pending()
 
-    def run_held(self) -> Iterator[Any]:
+    def run_pending(self) -> Iterator[Any]:
         """Run what is held."""
-        held = self.held
+        pending = self.pending
         self.start_bundle()
-        if not held:
+        if not pending:
             return
-        logs = {key: ModelLog(each.cells) for key, each in held.items()}
-        for key, each in held.items():
+        logs = {key: ModelLog(each.cells) for key, each in pending.items()}
+        for key, each in pending.items():
             if logs[key].begins and not each.flush:
                 each.timers.end.set(GlobalWindow().max_timestamp())
             yield from self._wake(key, logs[key])
-        named = {key: each.labels for key, each in held.items() if each.labels}
+        named = {key: each.labels for key, each in pending.items() if each.labels}
         yield from self._learn(named, logs, _arrive)
-        yield from self._learned(self.run_visits(held, logs), logs)
-        for key, each in held.items():
+        yield from self._learned(self.run_visits(pending, logs), logs)
+        for key, each in pending.items():
             if not each.flush:
                 self._watch(logs[key], each.timers)
             logs[key].commit()
 
     @abc.abstractmethod
-    def run_visits(self, held: dict[str, Held], logs: Mapping[str, ModelLog]) -> Iterator[Any]:
+    def run_visits(
+        self, pending: dict[str, BundleRows], logs: Mapping[str, ModelLog]
+    ) -> Iterator[Any]:
         """Run what has come for models; yield features, and other outputs with their names."""
 
     # ---- learners ----
@@ -248,7 +250,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
                 for chunk in chunks:
                     logs[key].add(chunk)
             for key, after in zip(keys, learners.now, strict=True):
-                logs[key].put_learner(self._learners.put(key, after.alone()))
+                logs[key].put_learner(self._learners.put(key, after.without_rows()))
 
     def take(self, learners: Learners, chunks: Sequence[Sequence[Chunk]]) -> Came:
         """Let learners take features, those of one form together.
@@ -282,7 +284,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
 
     def finish(self, key: str, cells: Cells) -> Iterator[Any]:
         """Run what still waits when the input has ended."""
-        yield from self.run_held()
+        yield from self.run_pending()
         # State expires with the window; each access to it costs a millisecond on some runners.
         if self.waits_for_end:
             come = list(cells.buffer.read())
@@ -355,25 +357,25 @@ class KeyedFn(beam.DoFn, abc.ABC):
 
     def fall_silent(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
         """Take the rows that wait for newer ones, with the bundle."""
-        if key in self.held:
-            yield from self.run_held()
+        if key in self.pending:
+            yield from self.run_pending()
         log = ModelLog(cells)
         if self._idle_flush is None or not may_flush(log.clock):
             return
         if not in_time(timers.idle, due, self._idle_flush, log.watch.seen):
             return
-        yield from self.hold(key, Held(cells, timers, flush=True), due, 0)
+        yield from self.hold(key, BundleRows(cells, timers, flush=True), due, 0)
 
     def expire(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
         """Write all that is kept of a model into a file, and keep the file's name instead."""
-        yield from self.run_held()
+        yield from self.run_pending()
         log = ModelLog(cells)
         if self._expiry is None or self._expire_after is None or log.begins:
             return
         if not in_time(timers.silent, due, self._expire_after, log.watch.seen):
             return
         clock = None if log.clock is None else log.clock.encode()
-        kept = Kept(self.state(key, log), clock, tuple(log.drain()), log.learner)
+        kept = KeptModel(self.state(key, log), clock, tuple(log.drain()), log.learner)
         log.expire(self._expiry.write(key, kept))
         log.commit()
         timers.end.clear()
@@ -388,7 +390,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         """Return a model as a snapshot; None without a tracker, or before its first rows."""
         return None
 
-    def gone(self, key: str, kept: Kept) -> Iterator[Any]:
+    def gone(self, key: str, kept: KeptModel) -> Iterator[Any]:
         """Return what a model that expires leaves, its learner apart."""
         return iter(())
 
@@ -403,7 +405,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
             log.wake(kept)
             yield from self.returned(key, kept, log)
 
-    def returned(self, key: str, kept: Kept, log: ModelLog) -> Iterator[Any]:
+    def returned(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
         """Take up a model that comes back; return what is known of it."""
         return iter(())
 

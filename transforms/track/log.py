@@ -22,7 +22,7 @@ from apache_beam.transforms.userstate import BagStateSpec
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.model import NEVER
 from transforms.chunks import Chunk, chunk_from
-from transforms.keyed.expiry import Kept
+from transforms.keyed.expiry import KeptModel
 from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
@@ -91,7 +91,7 @@ class Expired(NamedTuple):
     name: bytes
 
 
-class Learner(NamedTuple):
+class LearnerBytes(NamedTuple):
     """What the model's learner has come to, as `encode_working` writes it."""
 
     data: bytes
@@ -130,7 +130,7 @@ class Watch(NamedTuple):
         return cls(*_WATCH.unpack(data))
 
 
-Entry: TypeAlias = Clock | Packed | Learner | Chunk | Waiting | Spilled | Expired | Watch
+Entry: TypeAlias = Clock | Packed | LearnerBytes | Chunk | Waiting | Spilled | Expired | Watch
 """What a log holds. Of clocks, models, learners and watches the last one
 counts.
 
@@ -140,7 +140,7 @@ Of rows that lie before a packed model only those from `Packed.ran` on still wai
 
 _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     Packed: (PACKED, Packed.encode),
-    Learner: (LEARNER, lambda learner: learner.data),
+    LearnerBytes: (LEARNER, lambda learner: learner.data),
     Chunk: (ROWS, Chunk.encode),
     Waiting: (WAITING, Waiting.encode),
     Clock: (CLOCK, Clock.encode),
@@ -153,7 +153,7 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
 
 _READ: dict[bytes, Callable[[bytes], Entry]] = {
     PACKED: Packed.decode,
-    LEARNER: Learner,
+    LEARNER: LearnerBytes,
     ROWS: chunk_from,
     WAITING: Waiting.decode,
     CLOCK: Clock.decode,
@@ -281,7 +281,7 @@ class ModelLog:
                 self._spilled = entry.rows
             elif isinstance(entry, Expired):
                 self.expired = entry.name
-            elif isinstance(entry, Learner):
+            elif isinstance(entry, LearnerBytes):
                 self._stale += len(self.learner or b"")
                 self.learner = entry.data
             else:
@@ -367,7 +367,7 @@ class ModelLog:
     def put_learner(self, data: bytes) -> None:
         """Let the learner be these bytes."""
         self.learner = data
-        self._added.append(Learner(data))
+        self._added.append(LearnerBytes(data))
         self._anew |= not self.leaves
 
     def waiting(self) -> list[Chunk]:
@@ -422,7 +422,7 @@ class ModelLog:
         self._packed, self.learner = None, None
         self.watch = Watch()
 
-    def wake(self, kept: Kept) -> None:
+    def wake(self, kept: KeptModel) -> None:
         """Take up again what was kept of a model that had expired, but for its tracker."""
         self._anew = True
         self.clock = None if kept.clock is None else Clock.decode(kept.clock)
@@ -469,7 +469,7 @@ class ModelLog:
         if self._packed is not None:
             entries.append(self._packed._replace(kept=b""))
         if self.learner is not None:
-            entries.append(Learner(self.learner))
+            entries.append(LearnerBytes(self.learner))
         if self._spilled:
             entries.append(Spilled(self._spilled))
         entries.extend(self._left())

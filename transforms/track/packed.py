@@ -17,7 +17,7 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.clock import NO_TIME
-from kerneltrack.fleet.forward_fill import Held
+from kerneltrack.fleet.forward_fill import LastValues
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models, time_of
 from kerneltrack.fleet.restore import with_beside
@@ -26,7 +26,7 @@ from kerneltrack.monitor import moving
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.moving import WindowState
 from kerneltrack.monitor.reference import block as references
-from kerneltrack.monitor.reference.block import Parts
+from kerneltrack.monitor.reference.block import BlockParts
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.block import FixedBlock
 from kerneltrack.trackers.common.places import Places, side_by_side
@@ -34,7 +34,7 @@ from kerneltrack.trackers.common.places import Places, side_by_side
 Arrays = dict[str, npt.NDArray[Any]]
 Blocks = npt.NDArray[np.uint8]
 
-_PARTS = ("body", "moving", "drift", "held", "open", "window")
+_PARTS = ("body", "moving", "drift", "last_values", "open", "window")
 _HEAD = struct.Struct("<qqq??qq6q")
 """Index of the tracker's first row, channels, up to when rows have run, which of its times there
 are, both, bytes of each part."""
@@ -53,7 +53,7 @@ class Packed(NamedTuple):
         body: The tracker's arrays; of one that grows, as `codec` writes them.
         moving: Those of the reference that every row changes; empty without a reference.
         drift: The drift detector's; empty without one.
-        held: What each channel showed last; empty if nothing is held yet.
+        last_values: What each channel showed last; empty if nothing is held yet.
         open: Windows that are open; empty if none are measured.
         window: The moving window, and the times of its rows; empty without one.
         origin: Where the reference was given, as of `Model`.
@@ -70,7 +70,7 @@ class Packed(NamedTuple):
     body: bytes
     moving: bytes = b""
     drift: bytes = b""
-    held: bytes = b""
+    last_values: bytes = b""
     open: bytes = b""
     window: bytes = b""
     origin: str = ""
@@ -106,14 +106,14 @@ class Packed(NamedTuple):
         origin = data[ends[-1] :].decode(errors="replace")
         times = time if timed else None, until if ended else None
         parts = [data[start:stop] for start, stop in itertools.pairwise(ends)]
-        body, reference, drift, held, windows, window = parts
+        body, reference, drift, last_values, windows, window = parts
         numbers = before, *times, width
-        return cls(*numbers, body, reference, drift, held, windows, window, origin, ran=ran)
+        return cls(*numbers, body, reference, drift, last_values, windows, window, origin, ran=ran)
 
 
 def pack(work: Work, model: Model) -> Packed:
     """Return a model as bytes."""
-    width, kept = len(model.state.shift), Parts(b"", b"")
+    width, kept = len(model.state.shift), BlockParts(b"", b"")
     if work.reference is not None and model.reference is not None:
         kept = references.pack(work.reference, model.reference)
     return Packed(
@@ -124,7 +124,7 @@ def pack(work: Work, model: Model) -> Packed:
         _body(work, model.state),
         kept.moving,
         b"" if work.drift is None else detectors.pack(model.drift),
-        _joined(model.held),
+        _joined(model.last_values),
         _open_bytes(model.open),
         b"" if model.moving is None else _joined((*model.moving, model.moving_times)),
         model.origin,
@@ -146,9 +146,9 @@ def unpack(work: Work, packed: Packed, name: str) -> Model:
             raise ConfigError("state, channels", packed.width, "at least 1")
         model = model._replace(state=_state(spec, packed))
         if work.reference is not None and packed.moving:
-            parts = Parts(packed.moving, packed.kept)
-            held = references.unpack(work.reference, packed.width, parts)
-            model = model._replace(reference=held)
+            parts = BlockParts(packed.moving, packed.kept)
+            watched = references.unpack(work.reference, packed.width, parts)
+            model = model._replace(reference=watched)
         if work.drift is not None:
             model = model._replace(drift=detectors.unpack(work.drift, packed.drift))
         return with_beside(work, [model], [_rows_before(work, packed)], given=False)[0]
@@ -209,7 +209,7 @@ def _checked_together(work: Work, models: Sequence[Packed], width: int) -> list[
     states = get_tracker(spec.tracker).from_arrays(spec, columns, (len(models),))
     for column, array in zip(columns.values(), states, strict=True):
         column[...] = array
-    folded = [Parts(packed.moving, packed.kept) for packed in models if packed.moving]
+    folded = [BlockParts(packed.moving, packed.kept) for packed in models if packed.moving]
     if work.reference is not None and folded:
         references.check_each(work.reference, width, folded)
     if work.drift is not None:
@@ -217,7 +217,7 @@ def _checked_together(work: Work, models: Sequence[Packed], width: int) -> list[
     return [block.tobytes() for block in blocks]
 
 
-class PackedModels:
+class PackedBundle:
     """Packed models side by side, as the rounds take them, and as bytes again after their rows.
 
     Args:
@@ -252,7 +252,7 @@ class PackedModels:
         lines = [(head.time, head.until, head.before) for head in heads]
         plain = [[NO_TIME if one is None else one for one in line] for line in lines]
         time, until, before = np.array(plain, np.int64).T.copy()
-        held, filled = _held_of(work, heads, width)
+        last_values, filled = _last_values_of(work, heads, width)
         self.models = Models(
             work,
             keys,
@@ -261,7 +261,7 @@ class PackedModels:
             until,
             before,
             np.zeros(len(keys), np.int64),
-            held,
+            last_values,
             filled,
             [_open_windows(head.open, width) for head in heads] if windowed else None,
             self._moving(width),
@@ -310,8 +310,10 @@ class PackedModels:
             )
             if models.drift is not None:
                 after = after._replace(drift=models.drift[place].tobytes())
-            if models.held is not None and models.filled[place]:
-                after = after._replace(held=_joined([part[place] for part in models.held]))
+            if models.last_values is not None and models.filled[place]:
+                after = after._replace(
+                    last_values=_joined([part[place] for part in models.last_values])
+                )
             if models.open is not None:
                 after = after._replace(open=_open_bytes(models.open[place]))
             if self._window is not None:
@@ -367,8 +369,8 @@ def _joined(arrays: Sequence[npt.NDArray[Any]] | None) -> bytes:
 def _rows_before(work: Work, packed: Packed) -> dict[str, Arrays]:
     """Return the arrays of what is held and of windows, by the codec's names."""
     width, found = packed.width, dict[str, Arrays]()
-    if work.hold is not None and packed.held:
-        found["held"] = Places.of(Held.layout(width)).arrays(packed.held)
+    if work.hold is not None and packed.last_values:
+        found["held"] = Places.of(LastValues.layout(width)).arrays(packed.last_values)
     if work.measure is not None and work.measure.size is not None:
         found["open"] = _open_windows(packed.open, width)._asdict()
     if work.window is not None:
@@ -415,35 +417,35 @@ def _open_windows(data: bytes, width: int) -> OpenWindows:
     return OpenWindows(lines.reshape(windows, 3), kept.reshape(rows, width), numbers, stride)
 
 
-def _held_of(
+def _last_values_of(
     work: Work, heads: Sequence[Packed], width: int
-) -> tuple[Held | None, npt.NDArray[np.bool_]]:
+) -> tuple[LastValues | None, npt.NDArray[np.bool_]]:
     """Return what channels showed last, and which models hold anything."""
-    filled = np.array([bool(head.held) for head in heads])
+    filled = np.array([bool(head.last_values) for head in heads])
     if work.hold is None:
         return None, filled
-    held, places = Held.none(len(heads), width), Places.of(Held.layout(width))
+    last_values, places = LastValues.none(len(heads), width), Places.of(LastValues.layout(width))
     some = np.flatnonzero(filled)
-    table = side_by_side([heads[place].held for place in some.tolist()], places.size)
-    held.values[some], held.times[some] = places.columns(table).values()
-    return held, filled
+    table = side_by_side([heads[place].last_values for place in some.tolist()], places.size)
+    last_values.values[some], last_values.times[some] = places.columns(table).values()
+    return last_values, filled
 
 
 def _references(
     work: Work, heads: Sequence[Packed], referred: npt.NDArray[np.bool_], width: int
-) -> Parts | None:
+) -> BlockParts | None:
     """Return the references, (m, bytes) of each part."""
     if work.reference is None:
         return None
     if not referred.any():
-        return references.beside_each_other(work.reference, width, [None] * len(heads))
+        return references.joined_states(work.reference, width, [None] * len(heads))
     unfolded, _ = references.unfold(work.reference, width, [head.moving for head in heads])
     size = references.parts_of(work.reference, width).kept.size
     nothing = bytes(size)
     kept = side_by_side([head.kept or nothing for head in heads], size)
-    blocks = Parts(unfolded, kept)
+    blocks = BlockParts(unfolded, kept)
     references.recall(work.reference, width, blocks)
     if not referred.all():
-        none = references.beside_each_other(work.reference, width, [None])
+        none = references.joined_states(work.reference, width, [None])
         blocks.moving[~referred] = none.moving[0]
     return blocks

@@ -64,12 +64,12 @@ class Refusals:
     def _why_missing(self, row: npt.NDArray[Any]) -> str:
         """Return why a row is refused whose channels are not all there, "" if they are."""
         missing = np.flatnonzero(np.isnan(row)).tolist()
-        held, channels = self.work.hold is not None, self.work.channels
-        if not missing or not (held or self.order.duplicates == MERGE):
+        fills_gaps, channels = self.work.hold is not None, self.work.channels
+        if not missing or not (fills_gaps or self.order.duplicates == MERGE):
             return ""
         if not channels:
-            return NOTHING_HELD if held else NOT_GIVEN
+            return NOTHING_HELD if fills_gaps else NOT_GIVEN
         names = fit(", ".join(channels[place] for place in missing[:MOST_NAMED]))
         more = len(missing) - MOST_NAMED
         named = f"{names} and {more} more" if more > 0 else names
-        return f"{named}: {NOTHING_HELD if held else NOT_GIVEN}"
+        return f"{named}: {NOTHING_HELD if fills_gaps else NOT_GIVEN}"

@@ -15,7 +15,7 @@ from apache_beam.transforms.window import GlobalWindow
 
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.begin import begin
-from kerneltrack.fleet.devices import GONE, Device, begun, known_of
+from kerneltrack.fleet.devices import GONE, Device, known_of, new_device
 from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Model, Work
@@ -29,7 +29,7 @@ from kerneltrack.trackers.common.loop import FIRST
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures, unreadable
 from transforms.keyed.commands import Command, command_of
-from transforms.keyed.expiry import Expiry, Kept
+from transforms.keyed.expiry import Expiry, KeptModel
 from transforms.learn.inputs import narrow
 from transforms.learn.learners import Learners, outputs_of
 from transforms.learn.plan import Plan
@@ -57,7 +57,7 @@ from transforms.track.clock import (
 )
 from transforms.track.devices import device_chunk
 from transforms.track.emit import Ran, emit, failures
-from transforms.track.keyed_fn import Came, Held, KeyedFn, Timers
+from transforms.track.keyed_fn import BundleRows, Came, KeyedFn, Timers
 from transforms.track.log import Cells, MemoryCell, ModelLog
 from transforms.track.merge import merge_across
 from transforms.track.order import MERGE, Order
@@ -115,7 +115,7 @@ class TrackFn(KeyedFn):
         if command is None:
             yield from super().bring(element, cells, timers, timestamp)
             return
-        yield from self.run_held()
+        yield from self.run_pending()
         log = ModelLog(cells)
         if log.begins:
             timers.end.set(GlobalWindow().max_timestamp())
@@ -124,11 +124,13 @@ class TrackFn(KeyedFn):
         self._watch(log, timers)
         log.commit()
 
-    def run_visits(self, held: dict[str, Held], logs: Mapping[str, ModelLog]) -> Iterator[Any]:
+    def run_visits(
+        self, pending: dict[str, BundleRows], logs: Mapping[str, ModelLog]
+    ) -> Iterator[Any]:
         """Run what is held: together where that is possible, else model by model."""
         visits = [
             Visit(key, logs[key], each.chunks, each.flush)
-            for key, each in held.items()
+            for key, each in pending.items()
             if each.chunks or each.flush
         ]
         for visit in (yield from run_together(self.refusals, visits)):
@@ -164,7 +166,7 @@ class TrackFn(KeyedFn):
         """Take rows in, and run those that are ready."""
         key, chunk = element
         try:
-            now = yield from self._begun(key, log)
+            now = yield from self._clock_of(key, log)
         except DataError as error:
             yield failures(key, chunk, [unreadable(error)] * len(chunk))
             return
@@ -202,7 +204,7 @@ class TrackFn(KeyedFn):
             now = yield from self._release(key, now, log)
         return now
 
-    def _begun(self, key: str, log: ModelLog) -> Generator[Any, None, Clock]:
+    def _clock_of(self, key: str, log: ModelLog) -> Generator[Any, None, Clock]:
         """Return a model's clock; one that is new is taken up from the snapshots."""
         if log.clock is not None:
             return log.clock
@@ -223,7 +225,7 @@ class TrackFn(KeyedFn):
 
     def _obey(self, key: str, command: Command, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
-        now = yield from self._begun(key, log)
+        now = yield from self._clock_of(key, log)
         known, name = self._model(key, log), f"state of model {key!r}"
         count("rows_unconfirmed", -len(now.ahead))
         rows = now.before if known is None else known.rows
@@ -283,13 +285,13 @@ class TrackFn(KeyedFn):
             admitted = admit_waiting(self.refusals, key, rows, now)
         yield from self._finish(key, now, self._model(key, log), admitted)
 
-    def gone(self, key: str, kept: Kept) -> Iterator[Any]:
+    def gone(self, key: str, kept: KeptModel) -> Iterator[Any]:
         """Return the last that is known of a model that expires."""
         if kept.state is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
             yield from self._tell_known(key, self._own(key, kept.state), gone=True)
 
-    def returned(self, key: str, kept: Kept, log: ModelLog) -> Iterator[Any]:
+    def returned(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
         """Take up a model that comes back; return what is known of it."""
         if kept.state is not None:
             model = self._own(key, kept.state)
@@ -336,7 +338,7 @@ class TrackFn(KeyedFn):
         yield from self._tell_known(key, model)
         before = None if model is None else model.state
         first: list[Chunk] = []
-        held: Chunk | None = None
+        pending: Chunk | None = None
         sifted = SiftedRows(self._order, now.standing, self.refusals.usable)
         for chunk in itertools.chain(self._wanted(chunks), [None]):
             ready = None if chunk is None else (yield from self._unlearned(key, now, chunk))
@@ -353,17 +355,17 @@ class TrackFn(KeyedFn):
                     continue
                 first = []
                 model = begin(self._work, key, usable[: self._work.rows_to_start], now.before)
-                yield from self._tell_begun(key, model, ready)
+                yield from self._emit_new(key, model, ready)
                 before = model.state
-            if held is not None:
-                model = yield from self._run_slices(key, held, model, -math.inf)
-            held = ready
+            if pending is not None:
+                model = yield from self._run_slices(key, pending, model, -math.inf)
+            pending = ready
         if model is None:
             # Few rows: as they are always run.
             few = Chunk.concat(first) if first else None
             after = yield from self._run(key, few, None, math.inf, now.before)
         else:
-            after = yield from self._run_slices(key, held, model, math.inf)
+            after = yield from self._run_slices(key, pending, model, math.inf)
             self._count_from(before, after)
         yield from self._end(key, after)
 
@@ -499,7 +501,7 @@ class TrackFn(KeyedFn):
                 yield failures(key, ready, self.refusals.unusable(ready.column("x")))
                 return None
             model = begin(self._work, key, usable[:most], before)
-            yield from self._tell_begun(key, model, ready)
+            yield from self._emit_new(key, model, ready)
         began = model.state
         model = yield from self._run_slices(key, ready, model, until)
         self._count_from(began, model)
@@ -547,11 +549,11 @@ class TrackFn(KeyedFn):
                 key, model, [Device(GONE, known.rows, known.time) if gone else known]
             )
 
-    def _tell_begun(self, key: str, model: Model, ready: Chunk) -> Iterator[Any]:
+    def _emit_new(self, key: str, model: Model, ready: Chunk) -> Iterator[Any]:
         """Say that a model begins with the first of these rows."""
         if self._work.devices:
             time = int(ready.column("time")[0]) if ready.has("time") else None
-            yield from self._tell(key, model, [begun(self._work, model, time)])
+            yield from self._tell(key, model, [new_device(self._work, model, time)])
 
 
 def _no_rows(width: int) -> Chunk:

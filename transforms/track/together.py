@@ -38,7 +38,7 @@ from transforms.track.keyed_fn import MOST_BYTES
 from transforms.track.log import ModelLog, Waiting
 from transforms.track.merge import merge_where
 from transforms.track.order import KEEP, MERGE, Order
-from transforms.track.packed import Packed, PackedModels, checked, fits, unpack
+from transforms.track.packed import Packed, PackedBundle, checked, fits, unpack
 from transforms.track.refusals import Refusals
 from transforms.track.totals import count_totals
 
@@ -67,7 +67,7 @@ class Visit:
     flush: bool = False
 
 
-class _Ready(NamedTuple):
+class _ReadyVisit(NamedTuple):
     """A visit whose rows were admitted, some of them ready.
 
     Attributes:
@@ -86,7 +86,7 @@ class _Ready(NamedTuple):
     oldest: int | None
 
     @classmethod
-    def of(cls, order: Order, visit: Visit, clock: Clock) -> _Ready:
+    def of(cls, order: Order, visit: Visit, clock: Clock) -> _ReadyVisit:
         """Look at what waits, and what came."""
         until, log = int(progress(order, clock)), visit.log
         if order.max_disorder > 0 and not visit.flush and log.leaves:
@@ -94,7 +94,7 @@ class _Ready(NamedTuple):
         return cls(visit, clock, until, [*log.waiting(), *visit.chunks], None)
 
 
-class _Taken(NamedTuple):
+class _TakenVisit(NamedTuple):
     """Rows of a block, each model's one after the other.
 
     Attributes:
@@ -105,16 +105,16 @@ class _Taken(NamedTuple):
     rows: Chunk
     owner: IntArray
 
-    def of(self, keep: npt.NDArray[np.bool_]) -> _Taken:
+    def of(self, keep: npt.NDArray[np.bool_]) -> _TakenVisit:
         """Return the rows that are to be kept."""
         if keep.all():
             return self
-        return _Taken(self.rows.take(np.flatnonzero(keep)), self.owner[keep])
+        return _TakenVisit(self.rows.take(np.flatnonzero(keep)), self.owner[keep])
 
-    def of_models(self, keep: npt.NDArray[np.bool_]) -> _Taken:
+    def of_models(self, keep: npt.NDArray[np.bool_]) -> _TakenVisit:
         """Return the rows of the models, (m,), that are to be kept; others take their places."""
         part = self.of(keep[self.owner])
-        return _Taken(part.rows, (np.cumsum(keep) - 1)[part.owner])
+        return _TakenVisit(part.rows, (np.cumsum(keep) - 1)[part.owner])
 
     def starts(self, models: int) -> IntArray:
         """Return where each model's rows begin, and the end, (models + 1,)."""
@@ -142,26 +142,26 @@ def run_together(
         DataError: for a state that is damaged.
     """
     work, order = refusals.work, refusals.order
-    alone: list[Visit] = []
-    ready: list[_Ready] = []
+    one_by_one: list[Visit] = []
+    ready: list[_ReadyVisit] = []
     for visit in visits:
         clock = _admitted(order, visit)
         releases = clock is not None and may_release(order, clock, work.rows_to_start)
         if clock is None or (releases and not clock.started):
-            alone.append(visit)
+            one_by_one.append(visit)
         elif releases:
-            each = _Ready.of(order, visit, clock)
+            each = _ReadyVisit.of(order, visit, clock)
             if each.chunks:
                 ready.append(each)
             else:
-                alone.append(visit)
+                one_by_one.append(visit)
         elif not visit.flush:
             for chunk in visit.chunks:
                 visit.log.add(chunk)
             visit.log.put_clock(clock)
     for part in _blocks_of(work, ready):
-        alone += yield from _run_block(refusals, part)
-    return alone
+        one_by_one += yield from _run_block(refusals, part)
+    return one_by_one
 
 
 def _admitted(order: Order, visit: Visit) -> Clock | None:
@@ -207,7 +207,7 @@ def _span(order: Order, chunk: Chunk) -> tuple[int, int] | None:
     return first, last
 
 
-def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
+def _blocks_of(work: Work, ready: Sequence[_ReadyVisit]) -> Iterator[list[_ReadyVisit]]:
     """Cut visits into blocks."""
     if not ready:
         return
@@ -215,7 +215,7 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
     least = state_bytes(work.spec, width)
     if work.reference is not None:
         least += references.bytes_of(work.reference, width)
-    part: list[_Ready] = []
+    part: list[_ReadyVisit] = []
     rows, size = 0, 0
     for each in ready:
         own = max(least, each.visit.log.model_bytes)
@@ -229,7 +229,9 @@ def _blocks_of(work: Work, ready: Sequence[_Ready]) -> Iterator[list[_Ready]]:
         yield part
 
 
-def _run_block(refusals: Refusals, ready: list[_Ready]) -> Generator[Output, None, list[Visit]]:
+def _run_block(
+    refusals: Refusals, ready: list[_ReadyVisit]
+) -> Generator[Output, None, list[Visit]]:
     """Run the rows of a block that are ready."""
     work, order = refusals.work, refusals.order
     waiting = _gathered(order, ready)
@@ -240,21 +242,21 @@ def _run_block(refusals: Refusals, ready: list[_Ready]) -> Generator[Output, Non
     released, rest = _released(order, ready, waiting)
     many = np.diff(released.starts(len(ready)))
     good = np.array([each is not None for each in found]) & (many <= MOST_OF_ONE)
-    alone = list(itertools.compress((each.visit for each in ready), (~good).tolist()))
+    one_by_one = list(itertools.compress((each.visit for each in ready), (~good).tolist()))
     if not good.any():
-        return alone
-    if alone:
+        return one_by_one
+    if one_by_one:
         released, rest = released.of_models(good), rest.of_models(good)
         ready = list(itertools.compress(ready, good.tolist()))
         found = list(itertools.compress(found, good.tolist()))
     taken = np.diff(released.starts(len(ready)))
     released = _without_duplicates(order, released)
     heads = [each for each in found if each is not None]
-    packed = PackedModels(work, [each.visit.key for each in ready], heads, width)
+    packed = PackedBundle(work, [each.visit.key for each in ready], heads, width)
     edges = released.starts(len(ready))
     yield from _run(refusals, packed.models, released.rows, edges, [each.until for each in ready])
     _write(work, ready, packed, rest, taken)
-    return alone
+    return one_by_one
 
 
 def _run(
@@ -268,7 +270,7 @@ def _run(
     yield from emit(refusals, Ran(models, rows, starts, stops, found), lags=True)
 
 
-def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
+def _gathered(order: Order, ready: Sequence[_ReadyVisit]) -> _TakenVisit | None:
     """Return all rows of a block in order, None if their columns differ."""
     chunks = [each.chunks for each in ready]
     schemas = [part.schema for parts in chunks for part in parts]
@@ -283,10 +285,12 @@ def _gathered(order: Order, ready: Sequence[_Ready]) -> _Taken | None:
         sort = np.lexsort([*(rows.column(name) for name in names), owner])
         if (sort[1:] < sort[:-1]).any():
             rows = rows.take(sort)
-    return _Taken(rows, owner)
+    return _TakenVisit(rows, owner)
 
 
-def _released(order: Order, ready: Sequence[_Ready], waiting: _Taken) -> tuple[_Taken, _Taken]:
+def _released(
+    order: Order, ready: Sequence[_ReadyVisit], waiting: _TakenVisit
+) -> tuple[_TakenVisit, _TakenVisit]:
     """Split rows into those that are ready and the rest."""
     if order.max_disorder == 0:
         none = np.zeros(len(waiting.owner), dtype=np.bool_)
@@ -296,7 +300,7 @@ def _released(order: Order, ready: Sequence[_Ready], waiting: _Taken) -> tuple[_
     return waiting.of(taken), waiting.of(~taken)
 
 
-def _without_duplicates(order: Order, released: _Taken) -> _Taken:
+def _without_duplicates(order: Order, released: _TakenVisit) -> _TakenVisit:
     """Return the rows as the order has those of one model and time: all, one, or merged."""
     if order.duplicates == KEEP or not len(released.owner):
         return released
@@ -307,13 +311,13 @@ def _without_duplicates(order: Order, released: _Taken) -> _Taken:
         new = first | np.r_[True, times[1:] != times[:-1]]
         merged = merge_where(rows, new)
         merged.add_to_counters()
-        return _Taken(merged.rows, owner[new])
+        return _TakenVisit(merged.rows, owner[new])
     again = comes_again(rows) & ~first
     count("rows_duplicate", int(again.sum()))
     return released.of(~again)
 
 
-def _packed(work: Work, ready: Sequence[_Ready], width: int) -> list[Packed | None]:
+def _packed(work: Work, ready: Sequence[_ReadyVisit], width: int) -> list[Packed | None]:
     """Return the models as blocks, None in place of those of rows of another width.
 
     Raises:
@@ -338,7 +342,11 @@ def _packed(work: Work, ready: Sequence[_Ready], width: int) -> list[Packed | No
 
 
 def _write(
-    work: Work, ready: Sequence[_Ready], packed: PackedModels, rest: _Taken, taken: IntArray
+    work: Work,
+    ready: Sequence[_ReadyVisit],
+    packed: PackedBundle,
+    rest: _TakenVisit,
+    taken: IntArray,
 ) -> None:
     """Write what became of models into their logs; `taken`: rows that left them, (m,)."""
     models = packed.models

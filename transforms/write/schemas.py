@@ -284,5 +284,5 @@ def scores_schema(
     if learner is None:
         return pa.schema([*fields, *([] if label is None else [pa.field("label", label)])])
     numbered = {field.name for field in _numbered(has_time)}
-    said = predictions_schema(learner, has_time)
-    return pa.schema([*fields, *(field for field in said if field.name not in numbered)])
+    predictions = predictions_schema(learner, has_time)
+    return pa.schema([*fields, *(field for field in predictions if field.name not in numbered)])

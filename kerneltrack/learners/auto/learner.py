@@ -125,7 +125,7 @@ from kerneltrack.learners.common.prequential import (
     many_sums,
 )
 from kerneltrack.learners.common.spec import LearnerSpec
-from kerneltrack.limits import Like, Limit, check_counts, real, whole
+from kerneltrack.limits import ArrayForm, Limit, check_counts, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.native.elementary import elementary
 from kerneltrack.settings import check_int
@@ -357,9 +357,17 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         classes = state.aims.shape[1]
         out = np.zeros((len(rows), (len(EXPERTS) + 1) * classes))
         mode = self.mode(spec, state, False, False)
-        said, none = empty_predictions(spec, valid), no_labels(len(rows))
-        told = self.settings(spec, state), mode, self.numbers_of(state), rows, none, said, out
-        call("auto_values", *told)
+        predictions, none = empty_predictions(spec, valid), no_labels(len(rows))
+        arguments = (
+            self.settings(spec, state),
+            mode,
+            self.numbers_of(state),
+            rows,
+            none,
+            predictions,
+            out,
+        )
+        call("auto_values", *arguments)
         out = self.in_target_units(spec, state, out)
         return out.reshape(len(rows), len(EXPERTS) + 1, classes)
 
@@ -417,13 +425,13 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
         out: Predicted,
     ) -> AutoState:
         """Run rows through the compiled loop; see `PrequentialLearner.process`."""
-        told = self.settings(spec, state), mode, self.numbers_of(state), features, labels, out
-        call("auto_run", *told)
+        arguments = self.settings(spec, state), mode, self.numbers_of(state), features, labels, out
+        call("auto_run", *arguments)
         return state
 
     def layout(
         self, spec: AutoSpec, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, Like]:
+    ) -> dict[str, ArrayForm]:
         """Return what a state's arrays should be like; see `PrequentialLearner`."""
         landmarks, aims, counts = arrays["landmarks"], arrays["aims"], arrays["counts"]
         if landmarks.ndim != 2 or aims.ndim != 2 or counts.shape != (ANEW_END + 1,):
@@ -454,7 +462,7 @@ class Auto(PrequentialLearner[AutoSpec, AutoState]):
             "fern_thresholds": real(FERN_TESTS * spec.ferns),
             "fern_weights": real(LEAVES * spec.ferns, classes),
             "fern_squares": real(LEAVES * spec.ferns),
-            "recent": Like((-(-kept // SIDE) * width, SIDE), np.float32),
+            "recent": ArrayForm((-(-kept // SIDE) * width, SIDE), np.float32),
             "recent_labels": real(kept),
             "tally": real(many + 1, 3),
             "course": real(SPANS, many),

@@ -29,20 +29,20 @@ class LearnedBlock(NamedTuple):
 
     Attributes:
         states: The learners' states after the rows.
-        said: Of the rows; classes are numbered by their places in the names of all labels.
+        predictions: Of the rows; classes are numbered by their places in the names of all labels.
         boards: Each model's metrics.
         lines: Of each model, the windows that rows after them have closed.
     """
 
     states: list[Any]
-    said: Predictions
+    predictions: Predictions
     boards: list[Board]
     lines: list[list[Line]]
 
 
 def learn_block(
     spec: LearnerSpec,
-    begun: Sequence[tuple[Any, Board]],
+    learners: Sequence[tuple[Any, Board]],
     inputs: FloatArray,
     clock: IntArray,
     labels: tuple[Sequence[str], npt.NDArray[Any]],
@@ -55,7 +55,7 @@ def learn_block(
 
     Args:
         spec: The spec.
-        begun: Each model's state and metrics before its rows, not written to; all states are of one
+        learners: Each model's state and metrics before its rows, not written to; all states of one
             width, all guesses of one `form`.
         inputs: (n, w), finite, `MAX_FEATURE` at most; a model's rows, at least one, follow one
             another.
@@ -69,23 +69,25 @@ def learn_block(
     Returns:
         States, predictions and metrics, bit for bit those of each model by itself.
     """
-    states, boards = [state for state, _ in begun], [board for _, board in begun]
-    after, said, block = update_block(spec, states, inputs, labels, starts, stops)
+    states, boards = [state for state, _ in learners], [board for _, board in learners]
+    after, predictions, block = update_block(spec, states, inputs, labels, starts, stops)
     numbers = block.codes if spec.classifies else labels[1]
     before = [board.guesses for board in boards]
     guesses, guessed = guess_each(spec, before, inputs, numbers, starts, stops)
-    marks = scored_rows(spec, clock, said, numbers, guessed)
+    marks = scored_rows(spec, clock, predictions, numbers, guessed)
     counted = count_each(boards, marks, starts, stops, window)
-    if said.code is not None:
-        code = _named(said.code, block, starts, stops)
+    if predictions.code is not None:
+        code = _named(predictions.code, block, starts, stops)
         members = None
-        if said.members is not None:
-            members = _sets_named(said.members, block, starts, stops)
-        said = dataclasses.replace(said, classes=tuple(block.names), code=code, members=members)
+        if predictions.members is not None:
+            members = _sets_named(predictions.members, block, starts, stops)
+        predictions = dataclasses.replace(
+            predictions, classes=tuple(block.names), code=code, members=members
+        )
     boards = [
         board._replace(guesses=known) for (board, _), known in zip(counted, guesses, strict=True)
     ]
-    return LearnedBlock(after, said, boards, [lines for _, lines in counted])
+    return LearnedBlock(after, predictions, boards, [lines for _, lines in counted])
 
 
 def update_block(
@@ -105,11 +107,13 @@ def update_block(
     if spec.classifies:
         block = coded_each(spec, states, names, values, starts, stops)
     else:
-        told = coded_targets(values, np.ones(len(values), np.bool_))
+        coded = coded_targets(values, np.ones(len(values), np.bool_))
         none, ends = np.zeros(0, np.int64), np.zeros(len(starts) + 1, np.int64)
-        block = CodedBlock(told, [], none, ends, told.codes, {})
-    after, said = get_learner(spec.learner).update_each(spec, states, inputs, block, starts, stops)
-    return after, said, block
+        block = CodedBlock(coded, [], none, ends, coded.codes, {})
+    after, predictions = get_learner(spec.learner).update_each(
+        spec, states, inputs, block, starts, stops
+    )
+    return after, predictions, block
 
 
 def _named(codes: IntArray, block: CodedBlock, starts: IntArray, stops: IntArray) -> IntArray:

@@ -158,8 +158,8 @@ class Board(NamedTuple):
             for name, array in arrays.items()
             if name.startswith(_GUESSES)
         }
-        told = guesses.from_arrays(spec, known, most) if known else None
-        return Board(tallies[0], tallies[1], arrays["span"], told)
+        all_pairs = guesses.from_arrays(spec, known, most) if known else None
+        return Board(tallies[0], tallies[1], arrays["span"], all_pairs)
 
 
 class Line(NamedTuple):
@@ -207,7 +207,7 @@ class ScoredRows(NamedTuple):
 def scored_rows(
     spec: LearnerSpec,
     clock: IntArray,
-    said: Predictions,
+    predictions: Predictions,
     labels: npt.NDArray[Any],
     guessed: FloatArray,
 ) -> ScoredRows:
@@ -216,18 +216,33 @@ def scored_rows(
     Args:
         spec: The learner's.
         clock: (n,) times.
-        said: Scored predictions.
+        predictions: Scored predictions.
         labels: Theirs: codes of classes, below 0 without one; targets, NaN without one.
         guessed: (n, 3) what the guesses made of the rows.
     """
-    if said.code is None:
+    if predictions.code is None:
         within = None
-        if spec.intervals is not None and said.lower is not None and said.upper is not None:
-            within = of_intervals(spec.intervals, said.lower, said.upper, labels)
-        return ScoredRows(clock, said.scored, None, said.error, None, None, guessed, within)
-    codes = np.column_stack([np.where(labels < 0, most_names(spec), labels), said.code])
-    within = None if said.members is None else of_sets(said.members, labels)
-    return ScoredRows(clock, said.scored, said.correct, None, said.score, codes, guessed, within)
+        if (
+            spec.intervals is not None
+            and predictions.lower is not None
+            and predictions.upper is not None
+        ):
+            within = of_intervals(spec.intervals, predictions.lower, predictions.upper, labels)
+        return ScoredRows(
+            clock, predictions.scored, None, predictions.error, None, None, guessed, within
+        )
+    codes = np.column_stack([np.where(labels < 0, most_names(spec), labels), predictions.code])
+    within = None if predictions.members is None else of_sets(predictions.members, labels)
+    return ScoredRows(
+        clock,
+        predictions.scored,
+        predictions.correct,
+        None,
+        predictions.score,
+        codes,
+        guessed,
+        within,
+    )
 
 
 def of_intervals(
@@ -409,17 +424,17 @@ def _tally_each(
     pairs, edges = np.zeros((0, 3), np.int64), np.zeros(many + 1, np.int64)
     if rows.codes is not None:
         met = np.column_stack([rows.codes[rows.scored], np.ones(int(last[-1]), np.int64)])
-        told = np.concatenate([*known, met])
+        all_pairs = np.concatenate([*known, met])
         lengths = [len(part) for part in known]
         owner = np.concatenate(
             [np.repeat(np.arange(many), lengths), np.repeat(np.arange(many), counts[:, 1])]
         )
-        width = int(told[:, :2].max(initial=0)) + 1
+        width = int(all_pairs[:, :2].max(initial=0)) + 1
         cells, where = np.unique(
-            (owner * width + told[:, 0]) * width + told[:, 1], return_inverse=True
+            (owner * width + all_pairs[:, 0]) * width + all_pairs[:, 1], return_inverse=True
         )
         times = np.zeros(len(cells), np.int64)
-        np.add.at(times, where, told[:, 2])
+        np.add.at(times, where, all_pairs[:, 2])
         pairs = np.column_stack([cells // width % width, cells % width, times])
         edges = np.searchsorted(cells // (width * width), np.arange(many + 1))
     counts += np.array([tally.counts for tally in before])

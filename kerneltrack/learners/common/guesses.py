@@ -107,23 +107,23 @@ def guess_each(
         its squared error; NaN where there is no ridge, 0 in rows without a label.
     """
     marks = np.zeros((len(inputs), len(GUESSES)))
-    told = coded_targets(labels, np.ones(len(labels), np.bool_))
+    coded = coded_targets(labels, np.ones(len(labels), np.bool_))
     if spec.classifies:
-        told = Coded(np.full(len(labels), MISSING), np.zeros(0))
+        coded = Coded(np.full(len(labels), MISSING), np.zeros(0))
     found = []
     for state, start, stop in zip(states, starts.tolist(), stops.tolist(), strict=True):
         if state is None:
             return [*states], np.full_like(marks, np.nan)
         part, order = slice(start, stop), state.order
         if spec.classifies:
-            order, told.codes[part] = _places(order, labels[part])
+            order, coded.codes[part] = _places(order, labels[part])
         seen = np.concatenate([state.seen, np.zeros(len(order) - len(state.seen), np.int64)])
         own = Guesses(state.ridge, seen, order, state.places.copy(), state.values.copy())
         known = own.seen, own.places, own.values
         if spec.classifies:
-            call("guess_classes", known, told.codes[part], marks[part])
+            call("guess_classes", known, coded.codes[part], marks[part])
         else:
-            call("guess_targets", known, told.codes[part], told.targets[part], marks[part])
+            call("guess_targets", known, coded.codes[part], coded.targets[part], marks[part])
         found.append(own)
     ridges = [state.ridge for state in found if state.ridge is not None]
     if not ridges:
@@ -131,25 +131,25 @@ def guess_each(
         return [*found], marks
     ridge_spec = _ridge_spec(spec)
     if spec.classifies:
-        within = told.codes < ridge_spec.max_classes
-        told = told._replace(codes=np.maximum(np.where(within, told.codes, MISSING), MISSING))
-    block = _ridge_block(ridge_spec, told, [state.order for state in found])
+        within = coded.codes < ridge_spec.max_classes
+        coded = coded._replace(codes=np.maximum(np.where(within, coded.codes, MISSING), MISSING))
+    block = _ridge_block(ridge_spec, coded, [state.order for state in found])
     rows = inputs[:, : channels_of(ridges[0])]
-    after, said = Ridge().update_each(ridge_spec, ridges, rows, block, starts, stops)
-    if said.correct is not None:
-        marks[:, -1] = said.correct
-    elif said.error is not None:
-        marks[:, -1] = np.where(said.scored, said.error, 0.0) ** 2
+    after, predictions = Ridge().update_each(ridge_spec, ridges, rows, block, starts, stops)
+    if predictions.correct is not None:
+        marks[:, -1] = predictions.correct
+    elif predictions.error is not None:
+        marks[:, -1] = np.where(predictions.scored, predictions.error, 0.0) ** 2
     return [own._replace(ridge=ridge) for own, ridge in zip(found, after, strict=True)], marks
 
 
-def _ridge_block(spec: RidgeSpec, told: Coded, orders: Sequence[IntArray]) -> CodedBlock:
+def _ridge_block(spec: RidgeSpec, coded: Coded, orders: Sequence[IntArray]) -> CodedBlock:
     """Return labels as the ridges take them; classes are named by their codes."""
     kept = [order[: spec.max_classes] for order in orders]
     whole = np.concatenate(kept)
     names = [str(code) for code in range(int(whole.max(initial=-1)) + 1)]
     ends = np.cumsum([0, *map(len, kept)])
-    return CodedBlock(told, names, whole, ends, told.codes, {})
+    return CodedBlock(coded, names, whole, ends, coded.codes, {})
 
 
 def _places(order: IntArray, codes: IntArray) -> tuple[IntArray, IntArray]:

@@ -60,10 +60,10 @@ def of_sets(members: IntArray, codes: IntArray) -> npt.NDArray[np.float64]:
     """
     flags = flags_of(members, members.shape[1] * BITS)
     inside = (codes >= 0) & (codes < flags.shape[1])
-    held = np.zeros(len(codes))
+    right = np.zeros(len(codes))
     rows = np.flatnonzero(inside)
-    held[rows] = flags[rows, codes[rows]]
-    return np.column_stack([held, flags.sum(axis=1).astype(np.float64)])
+    right[rows] = flags[rows, codes[rows]]
+    return np.column_stack([right, flags.sum(axis=1).astype(np.float64)])
 
 
 def moved(members: IntArray, places: IntArray) -> IntArray:

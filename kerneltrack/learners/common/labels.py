@@ -125,14 +125,14 @@ def coded(spec: LearnerSpec, state: Any, labels: Labels, valid: BoolArray) -> Gi
     numbers, classes = _numbered(spec, state.classes, labels, valid, spec.max_classes)
     if not spec.classifies or labels is None:
         return Given(numbers, classes)
-    told = [
+    codes_of_rows = [
         label if fit and isinstance(label, str) else None
         for label, fit in zip(labels, valid.tolist(), strict=True)
     ]
     without = np.flatnonzero(numbers.codes == UNUSABLE_LABEL).tolist()
-    if state.kept is None and not any(_is_kept(told[row]) for row in without):
+    if state.kept is None and not any(_is_kept(codes_of_rows[row]) for row in without):
         return Given(numbers, classes)
-    turnover = turnover_of(spec, state.classes, state.kept, _seen(state), told)
+    turnover = turnover_of(spec, state.classes, state.kept, _seen(state), codes_of_rows)
     return Given(Coded(turnover.places, numbers.targets), turnover.classes, turnover)
 
 
@@ -253,17 +253,17 @@ def coded_each(
     # Rows before a model's first one bring the classes that it knows: these keep their places.
     more = np.array([len(own) for own in known], np.int64)
     own_rows = np.arange(len(places)) + np.repeat(np.cumsum(more), stops - starts)
-    told = np.empty(len(places) + len(before), np.int64)
-    others = np.ones(len(told), np.bool_)
+    codes_of_rows = np.empty(len(places) + len(before), np.int64)
+    others = np.ones(len(codes_of_rows), np.bool_)
     others[own_rows] = False
-    told[own_rows], told[others] = places, before
+    codes_of_rows[own_rows], codes_of_rows[others] = places, before
     short = np.array([len(name) <= MAX_NAME for name in names], np.bool_)
-    codes = np.where(told < 0, MISSING, UNUSABLE_LABEL)
-    rows = np.flatnonzero(told >= 0)
-    rows = rows[short[told[rows]]]
+    codes = np.where(codes_of_rows < 0, MISSING, UNUSABLE_LABEL)
+    rows = np.flatnonzero(codes_of_rows >= 0)
+    rows = rows[short[codes_of_rows[rows]]]
     owner = np.repeat(np.arange(models), stops - starts + more)[rows]
     cells, first, where = np.unique(
-        owner * many + told[rows], return_index=True, return_inverse=True
+        owner * many + codes_of_rows[rows], return_index=True, return_inverse=True
     )
     of_model = cells // many
     met = np.lexsort((first, of_model))
@@ -304,8 +304,10 @@ def _with_turnovers(
     turnovers = {}
     for model in models.tolist():
         state, part = states[model], slice(starts[model], stops[model])
-        told = [block.names[place] if place >= 0 else None for place in places[part].tolist()]
-        found = turnover_of(spec, state.classes, state.kept, _seen(state), told)
+        codes_of_rows = [
+            block.names[place] if place >= 0 else None for place in places[part].tolist()
+        ]
+        found = turnover_of(spec, state.classes, state.kept, _seen(state), codes_of_rows)
         by_place[part], codes[part] = found.places, found.codes
         own[model] = np.array(
             [table.setdefault(name, len(table)) for name in found.kept.names], np.int64

@@ -101,7 +101,7 @@ from kerneltrack.learners.common.labels import (
     no_labels,
 )
 from kerneltrack.learners.common.spec import WEIGHTS, LearnerSpec
-from kerneltrack.limits import MOST, Like, check_counts, copies_like
+from kerneltrack.limits import MOST, ArrayForm, check_counts, copies_like
 from kerneltrack.native.binding import call
 
 _S = TypeVar("_S", bound=LearnerSpec)
@@ -282,8 +282,8 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
         after = []
         spans = zip(states, starts.tolist(), stops.tolist(), strict=True)
         for model, (state, start, stop) in enumerate(spans):
-            told, given = out.part(start, stop), block.given(model, start, stop)
-            after.append(self._run(spec, state, rows[start:stop], given, told, True))
+            room_part, given = out.part(start, stop), block.given(model, start, stop)
+            after.append(self._run(spec, state, rows[start:stop], given, room_part, True))
         return after, _predictions(spec, (), out)
 
     def learn(self, spec: _S, state: _T, features: npt.ArrayLike, labels: Labels) -> _T:
@@ -381,7 +381,7 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
     @abc.abstractmethod
     def layout(
         self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, Like]:
+    ) -> dict[str, ArrayForm]:
         """Return what a state's arrays should be like, as far as these say its sizes.
 
         Raises:
@@ -473,10 +473,10 @@ class PrequentialLearner(abc.ABC, Generic[_S, _T]):
                 state = self._turned(spec, state, turn, tuple(classes))
                 state = state._replace(kept=turnover.kept)
             if start < stop:
-                labels, told = given.labels.part(start, stop), out.part(start, stop)
-                own = tuple(classes), rows[start:stop], labels, told, predict
+                labels, room_part = given.labels.part(start, stop), out.part(start, stop)
+                own = tuple(classes), rows[start:stop], labels, room_part, predict
                 state = self._stretch(spec, state, *own)
-                _write_codes(told, codes)
+                _write_codes(room_part, codes)
         after: _T = state._replace(kept=turnover.kept)
         return after
 

@@ -77,8 +77,8 @@ class KernelLearner(PrequentialLearner[_S, _T]):
         """
         reached = np.zeros(2, dtype=np.int64)
         kernel, arrays = self.similarity(spec, state.bandwidth), self.numbers_of(state)
-        told = self.settings(spec), kernel, mode, arrays, rows, labels, out, reached
-        call(f"{self.name}_run", *told)
+        arguments = self.settings(spec), kernel, mode, arrays, rows, labels, out, reached
+        call(f"{self.name}_run", *arguments)
         return int(reached[0]), int(reached[1])
 
     def values(self, spec: _S, state: _T, features: npt.ArrayLike) -> FloatArray:

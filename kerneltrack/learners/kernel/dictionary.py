@@ -41,7 +41,7 @@ from kerneltrack.learners.kernel.common import (
     width_of,
 )
 from kerneltrack.learners.kernel.spec import DictionarySpec
-from kerneltrack.limits import Like, Limit, check_counts, real, whole
+from kerneltrack.limits import ArrayForm, Limit, check_counts, real, whole
 from kerneltrack.settings import check_int
 
 # Places in `counts` behind those of all learners; the third is `EARLY`.
@@ -156,7 +156,7 @@ class DictionaryLearner(KernelLearner[_S, DictionaryState]):
 
     def layout(
         self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, Like]:
+    ) -> dict[str, ArrayForm]:
         """Return what a state's arrays should be like; see `PrequentialLearner`."""
         counts, width = counts_of(arrays, DICTIONARY_COUNTS), width_of(arrays["rows"])
         check_counts(

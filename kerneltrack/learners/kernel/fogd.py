@@ -40,7 +40,7 @@ from kerneltrack.learners.kernel.common import (
     kernel_sums,
 )
 from kerneltrack.learners.kernel.spec import FOGDSpec
-from kerneltrack.limits import Like, Limit, check_counts, real, whole
+from kerneltrack.limits import ArrayForm, Limit, check_counts, real, whole
 from kerneltrack.settings import check_int
 from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
 
@@ -139,7 +139,7 @@ class FOGD(KernelLearner[FOGDSpec, FOGDState]):
 
     def layout(
         self, spec: FOGDSpec, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, Like]:
+    ) -> dict[str, ArrayForm]:
         """Return what a state's arrays should be like; see `PrequentialLearner`."""
         counts = counts_of(arrays, EARLY + 1)
         check_counts(

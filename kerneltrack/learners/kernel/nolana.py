@@ -49,7 +49,7 @@ from kerneltrack.learners.kernel.common import (
     width_of,
 )
 from kerneltrack.learners.kernel.spec import NOLANASpec
-from kerneltrack.limits import Like, Limit, check_counts, check_whole, real, whole
+from kerneltrack.limits import ArrayForm, Limit, check_counts, check_whole, real, whole
 from kerneltrack.settings import check_int
 
 LANDMARKS, MOVED, _, DIRECTIONS = range(COUNTS, COUNTS + 4)
@@ -166,7 +166,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
 
     def layout(
         self, spec: NOLANASpec, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, Like]:
+    ) -> dict[str, ArrayForm]:
         """Return what a state's arrays should be like; see `PrequentialLearner`."""
         counts, width = counts_of(arrays, DIRECTIONS + 1), width_of(arrays["support"])
         check_counts(

@@ -21,7 +21,7 @@ from kerneltrack.learners.common.prequential import (
     many_sums,
 )
 from kerneltrack.learners.linear.spec import LinearSpec
-from kerneltrack.limits import Like, real, whole
+from kerneltrack.limits import ArrayForm, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.settings import check_int
 
@@ -143,7 +143,7 @@ class LinearLearner(PrequentialLearner[_S, LinearState]):
 
     def layout(
         self, spec: _S, arrays: dict[str, npt.NDArray[Any]], classes: int
-    ) -> dict[str, Like]:
+    ) -> dict[str, ArrayForm]:
         """Return what a state's arrays should be like; see `PrequentialLearner`."""
         weights = arrays["weights"]
         size = weights.shape[-1] if weights.ndim else 0

@@ -85,7 +85,7 @@ def check_each(spec: DriftSpec, packed: Sequence[bytes]) -> None:
     from_arrays(spec, columns_of(spec, blocks)._asdict(), (len(packed),))
 
 
-def beside_each_other(spec: DriftSpec, states: Sequence[DriftState]) -> Blocks:
+def joined_states(spec: DriftSpec, states: Sequence[DriftState]) -> Blocks:
     """Return copies of states, (m, bytes)."""
     return side_by_side([pack(state) for state in states], places_of(spec).size)
 
@@ -115,8 +115,8 @@ def watch_each(
     rows = np.maximum(losses, 0.0)
     room, found = ALERTS.room(len(rows)), np.zeros(len(starts), np.int64)
     states = places_of(spec).structures(blocks, models).tobytes()
-    given, told = spans(rows, starts, stops), ALERTS.spans(room, len(rows), starts, stops)
-    words = states, given.tobytes(), told.tobytes()
+    given, alert_spans = spans(rows, starts, stops), ALERTS.spans(room, len(rows), starts, stops)
+    words = states, given.tobytes(), alert_spans.tobytes()
     call("drift_run_each", _laid_out(spec), (len(starts),), *words, found)
     if not np.count_nonzero(found):
         return {}

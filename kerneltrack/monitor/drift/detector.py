@@ -43,7 +43,7 @@ USUAL = 3
 """Place of the usual loss in the state's `reals`."""
 
 
-class Settings(NamedTuple):
+class DriftSettings(NamedTuple):
     """A spec as numbers; `direction` is a place in `DIRECTIONS`."""
 
     block: int
@@ -153,9 +153,9 @@ def from_arrays(
     return state
 
 
-def settings_of(spec: DriftSpec) -> Settings:
+def settings_of(spec: DriftSpec) -> DriftSettings:
     """Return a spec as numbers."""
-    return Settings(
+    return DriftSettings(
         block=spec.block,
         threshold=float(spec.threshold),
         delta=float(spec.delta),

@@ -98,11 +98,11 @@ def verdict(
     spells: list[Spell] = []
     for group in sorted({each[1] or "" for each in known}):
         members = [each for each in known if (each[1] or "") == group]
-        spells += _Group(spec, members).spells()
+        spells += _PeriodGroup(spec, members).spells()
     return sorted(spells, key=lambda spell: (spell.model is not None, spell.start))
 
 
-class _Group:
+class _PeriodGroup:
     """The devices of a group in a table of all its periods."""
 
     def __init__(
@@ -150,8 +150,8 @@ class _Group:
         fleet = np.isfinite(own).sum(axis=0) >= FEWEST
         z, gap = self._differences(own - _shared(own, fleet), _LEAST[number], fleet)
         self._keep_largest(z, gap, number, channel)
-        alone, gap = self._differences(own, _LEAST[number], np.zeros_like(fleet), beyond=True)
-        self._count_common(alone, gap, column)
+        beyond_all, gap = self._differences(own, _LEAST[number], np.zeros_like(fleet), beyond=True)
+        self._count_common(beyond_all, gap, column)
 
     def _differences(
         self, values: FloatArray, least: float, fleet: BoolArray, beyond: bool = False

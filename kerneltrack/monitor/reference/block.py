@@ -24,7 +24,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import local_times
 from kerneltrack.monitor.reference.episodes import (
     Episode,
-    Told,
+    EpisodeRoom,
     make_room,
     open_episode,
     read_episode,
@@ -71,7 +71,7 @@ SCORES = Lanes.of(Scores.none(1).columns)
 """Room for what the loop says of rows."""
 
 
-class Parts(NamedTuple):
+class BlockParts(NamedTuple):
     """A reference as bytes, or where the arrays of one lie in them.
 
     Attributes:
@@ -89,24 +89,24 @@ class Watched:
 
     Attributes:
         scores: Of the n rows.
-        told: Of each model, the episodes that were opened or closed.
+        episodes: Of each model, the episodes that were opened or closed.
         done: (m,) which models' rows have all been run; of the others nothing is said.
     """
 
     scores: Scores
-    told: list[list[Episode]]
+    episodes: list[list[Episode]]
     done: BoolArray
 
 
 @lru_cache(maxsize=16)
-def parts_of(spec: ReferenceSpec, width: int) -> Parts:
+def parts_of(spec: ReferenceSpec, width: int) -> BlockParts:
     """Return where the arrays of references lie, for rows of so many channels."""
     tables = layout(spec, width)
     kept = {name: tables[name] for name in KEPT_TABLES}
     kernel = {f"kernel.{name}": like for name, like in KERNEL.layout(spec.kernel, width).items()}
     moving = {name: tables[name] for name in tables if name not in kept and name not in OF_ROWS}
     moving |= {name: tables[name] for name in OF_ROWS}
-    return Parts(Places.of(moving), Places.of({**kept, **kernel}))
+    return BlockParts(Places.of(moving), Places.of({**kept, **kernel}))
 
 
 def bytes_of(spec: ReferenceSpec, width: int) -> int:
@@ -114,20 +114,20 @@ def bytes_of(spec: ReferenceSpec, width: int) -> int:
     return sum(part.size for part in parts_of(spec, width))
 
 
-def pack(spec: ReferenceSpec, state: ReferenceState) -> Parts:
+def pack(spec: ReferenceSpec, state: ReferenceState) -> BlockParts:
     """Return a reference as bytes."""
     moving, kept = _joined(spec, state)
     width = len(state.tables.scale)
-    return Parts(fold(spec, width, side_by_side([moving], len(moving)))[0], kept)
+    return BlockParts(fold(spec, width, side_by_side([moving], len(moving)))[0], kept)
 
 
-def _joined(spec: ReferenceSpec, state: ReferenceState) -> Parts:
+def _joined(spec: ReferenceSpec, state: ReferenceState) -> BlockParts:
     """Return the bytes of both parts, nothing left out."""
     parts = _orders(spec, len(state.tables.scale)).parts
-    return Parts(*(b"".join(part((*state.tables, *state.kernel))) for part in parts))
+    return BlockParts(*(b"".join(part((*state.tables, *state.kernel))) for part in parts))
 
 
-def unpack(spec: ReferenceSpec, width: int, data: Parts) -> ReferenceState:
+def unpack(spec: ReferenceSpec, width: int, data: BlockParts) -> ReferenceState:
     """Return a reference that `pack` wrote, after a look at its values.
 
     Raises:
@@ -200,7 +200,7 @@ def _head_of(spec: ReferenceSpec, width: int) -> int:
     return places.offsets["memory"] + 8 * spec.memories_for(width) * width
 
 
-def columns_of(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[str, npt.NDArray[Any]]:
+def columns_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of references, (m, ...) by name, in place; of (m, bytes) of each part."""
     return {
         name: places.column(part, name)
@@ -209,7 +209,7 @@ def columns_of(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[str, npt.
     }
 
 
-def check_each(spec: ReferenceSpec, width: int, folded: Sequence[Parts]) -> None:
+def check_each(spec: ReferenceSpec, width: int, folded: Sequence[BlockParts]) -> None:
     """Check references that `pack` wrote, at least one.
 
     Raises:
@@ -219,11 +219,11 @@ def check_each(spec: ReferenceSpec, width: int, folded: Sequence[Parts]) -> None
     if not fine.all():
         raise ConfigError("reference", f"{len(moving)} states", "bytes of their rows each")
     kept = side_by_side([parts.kept for parts in folded], parts_of(spec, width).kept.size)
-    columns = columns_of(spec, width, Parts(moving, kept))
+    columns = columns_of(spec, width, BlockParts(moving, kept))
     from_arrays(spec, storable(columns), (len(folded),))
 
 
-def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArray) -> Parts:
+def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArray) -> BlockParts:
     """Return the references of m models that begin, (m, bytes) of each part: `init` of each.
 
     Args:
@@ -233,7 +233,7 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
         stops: (m,) place after the last of its first rows, at least one.
     """
     one = _joined(spec, init(spec, rows[starts[0] : stops[0]]))
-    blocks = Parts(*(side_by_side([part] * len(starts), len(part)) for part in one))
+    blocks = BlockParts(*(side_by_side([part] * len(starts), len(part)) for part in one))
     if len(starts) == 1:
         return blocks
     columns, lengths = columns_of(spec, rows.shape[1], blocks), stops - starts
@@ -251,7 +251,7 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
     return blocks
 
 
-def open_episodes(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[int, Episode]:
+def open_episodes(spec: ReferenceSpec, width: int, blocks: BlockParts) -> dict[int, Episode]:
     """Return the episodes that are open, by the place of their model."""
     counts = counts_of(spec, width, blocks)
     found = {}
@@ -264,7 +264,7 @@ def open_episodes(spec: ReferenceSpec, width: int, blocks: Parts) -> dict[int, E
 
 def go_on(
     spec: ReferenceSpec,
-    blocks: Parts,
+    blocks: BlockParts,
     rows: FloatArray,
     starts: IntArray,
     stops: IntArray,
@@ -303,15 +303,15 @@ def go_on(
     outs = [lane.spans(room, len(rows), starts, stops) for lane, room in lanes]
     words = (part.tobytes() for part in (*given, *outs, ends))
     call("reference_run_each", laid.settings, (many,), tables, laid.tracking, subspaces, *words)
-    told: list[list[Episode]] = [[] for _ in range(many)]
+    episodes: list[list[Episode]] = [[] for _ in range(many)]
     if np.count_nonzero(reached[:, 1]):
-        room = Told(*laid.episodes.arrays(rooms[1], len(rows)))
-        told = _told(room, starts, reached[:, 1], spec.lags_for(width))
+        room = EpisodeRoom(*laid.episodes.arrays(rooms[1], len(rows)))
+        episodes = _episodes_of(room, starts, reached[:, 1], spec.lags_for(width))
     done = (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & ~_by_time(spec, counts)
-    return Watched(Scores(*rooms[0]), told, done)
+    return Watched(Scores(*rooms[0]), episodes, done)
 
 
-def recall(spec: ReferenceSpec, width: int, blocks: Parts) -> None:
+def recall(spec: ReferenceSpec, width: int, blocks: BlockParts) -> None:
     """Fill in what `unfold` leaves out: the means over time within the open blocks."""
     settings, count = _laid_out(spec, width, False).settings, len(blocks.moving)
     call("reference_recall_each", settings, (count,), _words(spec, width, blocks)[0])
@@ -381,7 +381,7 @@ def _orders(spec: ReferenceSpec, width: int) -> _Orders:
 
 
 def _words(
-    spec: ReferenceSpec, width: int, blocks: Parts, models: IntArray | None = None
+    spec: ReferenceSpec, width: int, blocks: BlockParts, models: IntArray | None = None
 ) -> tuple[bytes, bytes]:
     """Return tables and kernel subspaces of some references, or all, as the loop takes them."""
     orders = _orders(spec, width)
@@ -394,22 +394,22 @@ def _words(
     return words[:, : orders.tables].tobytes(), words[:, orders.tables :].tobytes()
 
 
-def goes_alone(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
+def runs_one_by_one(spec: ReferenceSpec, width: int, blocks: BlockParts) -> BoolArray:
     """Return which references have a stretch that an event time is to end, (m,)."""
     return _by_time(spec, counts_of(spec, width, blocks))
 
 
 def _by_time(spec: ReferenceSpec, counts: IntArray) -> BoolArray:
-    """Return `goes_alone` of references by their counts, (m, 22)."""
+    """Return `runs_one_by_one` of references by their counts, (m, 22)."""
     if spec.until is None:
         return np.zeros(len(counts), np.bool_)
     found: BoolArray = (counts[:, CALIBRATED] <= 0) & (counts[:, BEGAN] <= 0)
     return found
 
 
-def beside_each_other(
+def joined_states(
     spec: ReferenceSpec, width: int, states: Sequence[ReferenceState | None]
-) -> Parts:
+) -> BlockParts:
     """Return copies of references, (m, bytes) of each part; zeros where there is none."""
     places, orders = parts_of(spec, width), _orders(spec, width).parts
     arrays = [None if state is None else (*state.tables, *state.kernel) for state in states]
@@ -423,11 +423,11 @@ def beside_each_other(
         # Nor is any episode open.
         counts = places.moving.column(blocks[0], "counts")
         counts[[state is None for state in states], OPENED] = -1
-    return Parts(*blocks)
+    return BlockParts(*blocks)
 
 
 def pass_by(
-    spec: ReferenceSpec, width: int, blocks: Parts, models: IntArray, rows: IntArray
+    spec: ReferenceSpec, width: int, blocks: BlockParts, models: IntArray, rows: IntArray
 ) -> None:
     """Let so many rows of each of some models pass by: they count as rows, and nothing more.
 
@@ -442,20 +442,20 @@ def pass_by(
     columns["previous"][models] = np.nan
 
 
-def counts_of(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
+def counts_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> IntArray:
     """Return each reference's counts, in place, (m, k); see `Tables`."""
     counts: IntArray = parts_of(spec, width).moving.column(blocks.moving, "counts")
     return counts
 
 
-def blocks_ended(spec: ReferenceSpec, width: int, blocks: Parts) -> IntArray:
+def blocks_ended(spec: ReferenceSpec, width: int, blocks: BlockParts) -> IntArray:
     """Return how many blocks of rows each reference has seen the end of, (m,)."""
     counts = counts_of(spec, width, blocks)
     ended: IntArray = (counts[:, SEEN] + counts[:, PAD]) // BLOCK
     return ended
 
 
-def state_at(spec: ReferenceSpec, width: int, blocks: Parts, place: int) -> ReferenceState:
+def state_at(spec: ReferenceSpec, width: int, blocks: BlockParts, place: int) -> ReferenceState:
     """Return one of m references, in place."""
     there = zip(parts_of(spec, width), blocks, strict=True)
     flat = _orders(spec, width).state([*chain(*(part.one(table, place) for part, table in there))])
@@ -464,14 +464,14 @@ def state_at(spec: ReferenceSpec, width: int, blocks: Parts, place: int) -> Refe
 
 
 def put_state(
-    spec: ReferenceSpec, width: int, blocks: Parts, place: int, state: ReferenceState
+    spec: ReferenceSpec, width: int, blocks: BlockParts, place: int, state: ReferenceState
 ) -> None:
     """Write a reference where one of m is."""
     for part, body in zip(blocks, _joined(spec, state), strict=True):
         part[place] = np.frombuffer(body, np.uint8)
 
 
-def unplaced_rows(spec: ReferenceSpec, width: int, blocks: Parts) -> int:
+def unplaced_rows(spec: ReferenceSpec, width: int, blocks: BlockParts) -> int:
     """Return how many rows of all references were of modes that have no place."""
     if not spec.modes:
         return 0
@@ -479,17 +479,19 @@ def unplaced_rows(spec: ReferenceSpec, width: int, blocks: Parts) -> int:
     return int(modes[:, -1, MODE_UNPLACED].sum())
 
 
-def ready_of(spec: ReferenceSpec, width: int, blocks: Parts) -> BoolArray:
+def ready_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> BoolArray:
     """Return which references are made, (m,); see `state.ready`."""
     counts = counts_of(spec, width, blocks)
     made: BoolArray = counts[:, CALIBRATED] > 0
     return made
 
 
-def _told(room: Told, starts: IntArray, many: IntArray, lags: int) -> list[list[Episode]]:
+def _episodes_of(
+    room: EpisodeRoom, starts: IntArray, many: IntArray, lags: int
+) -> list[list[Episode]]:
     """Return each model's episodes of what the loop filled, from the place of its first row on."""
-    told: list[list[Episode]] = [[] for _ in many]
+    episodes: list[list[Episode]] = [[] for _ in many]
     for model in np.flatnonzero(many).tolist():
         first = int(starts[model])
-        told[model] = [read_episode(room, first + at, lags) for at in range(int(many[model]))]
-    return told
+        episodes[model] = [read_episode(room, first + at, lags) for at in range(int(many[model]))]
+    return episodes

@@ -75,7 +75,7 @@ class Episode(NamedTuple):
         )
 
 
-class Told(NamedTuple):
+class EpisodeRoom(NamedTuple):
     """Arrays that a call fills, one entry an episode that was opened or closed."""
 
     number: IntArray
@@ -95,7 +95,7 @@ class Told(NamedTuple):
     compared: IntArray
 
 
-def make_room(count: int, width: int) -> Told:
+def make_room(count: int, width: int) -> EpisodeRoom:
     """Make room for what a call says of so many episodes of rows with D channels."""
     wholes = [np.zeros(count, np.int64) for _ in range(7)]
     reals = [np.zeros(count) for _ in range(3)]
@@ -104,11 +104,11 @@ def make_room(count: int, width: int) -> Told:
     closed, blame = np.zeros(count, np.bool_), np.zeros((count, width))
     times = np.zeros((count, 4), np.int64)
     stuck, compared = np.zeros((count, width)), np.zeros((count, 2), np.int64)
-    said = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck, compared)
-    return Told(number, start, opened, row, closed, *said)
+    rest = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck, compared)
+    return EpisodeRoom(number, start, opened, row, closed, *rest)
 
 
-def read_episode(room: Told, at: int, lags: int) -> Episode:
+def read_episode(room: EpisodeRoom, at: int, lags: int) -> Episode:
     """Return the episode at a place of what a call filled."""
     start, row = int(room.start[at]), int(room.row[at])
     last = int(room.last[at])

@@ -49,7 +49,7 @@ MOST_TOLD = 1024
 """Episodes that one call of the loop tells of; it is called again for more."""
 
 
-class Settings(NamedTuple):
+class ReferenceSettings(NamedTuple):
     """A spec as numbers (native/reference.h)."""
 
     lags: int
@@ -171,25 +171,25 @@ def update(
     settings, tracking = settings_of(spec, matrix.shape[1], learn), tracking_of(spec.kernel, True)
     room = make_room(min(len(matrix), MOST_TOLD), matrix.shape[1])
     clocks = local_times(stamps, spec.zone_of_hours)
-    told: list[Episode] = []
+    episodes: list[Episode] = []
     reached, start = np.zeros(3, np.int64), 0
     while start < len(matrix):
         given = matrix[start:], stamps[start:], clocks[start:]
         parts = *given, found.after(start).columns, room, reached
         call("reference_run", settings, tables, tracking, kernel, *parts)
         done, many, accepted = reached.tolist()
-        told += [read_episode(room, at, settings.lags) for at in range(many)]
+        episodes += [read_episode(room, at, settings.lags) for at in range(many)]
         start += done
         if accepted:
-            told.append(_accepted(spec, ReferenceState(tables, kernel)))
+            episodes.append(_accepted(spec, ReferenceState(tables, kernel)))
             tables, kernel = made_anew(spec, tables)
-    return ReferenceState(tables, kernel), found, told
+    return ReferenceState(tables, kernel), found, episodes
 
 
-def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> Settings:
+def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> ReferenceSettings:
     """Return the spec as the compiled loop takes it, for rows of D channels."""
     span, memory = spec.span, spec.memory_span
-    return Settings(
+    return ReferenceSettings(
         lags=spec.lags_for(width),
         ridge=spec.ridge * (MOVING_RIDGE if spec.moves else 1.0),
         drift=spec.drift,
@@ -228,13 +228,13 @@ def _through_end(
     learn: bool,
 ) -> tuple[ReferenceState, Scores, list[Episode]]:
     """Run rows that the end of the stretch divides; see `update`."""
-    state, scores, told = update(spec, state, rows[:before], times[:before], learn=learn)
+    state, scores, episodes = update(spec, state, rows[:before], times[:before], learn=learn)
     state = end_stretch(spec, state)
-    rest, more = Scores.none(len(rows) - before), told[:0]
+    rest, more = Scores.none(len(rows) - before), episodes[:0]
     if ready(state):
         state, rest, more = update(spec, state, rows[before:], times[before:], learn=learn)
     both = zip(scores.columns, rest.columns, strict=True)
-    return state, Scores(*map(np.concatenate, both)), told + more
+    return state, Scores(*map(np.concatenate, both)), episodes + more
 
 
 def end_stretch(spec: ReferenceSpec, state: ReferenceState) -> ReferenceState:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import (
-    Like,
+    ArrayForm,
     Limit,
     check_counts,
     check_positive,
@@ -227,7 +227,7 @@ class ReferenceState(NamedTuple):
     kernel: CovarianceState
 
 
-def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
+def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
     """Return what the arrays of the tables for rows of D channels are like."""
     lags = spec.lags_for(width)
     memories = spec.memories_for(width) * width
@@ -239,8 +239,8 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "scale": real(width),
         "rows": real(BLOCK + lags - 1, width),
         "memory": real(BLOCK + 1, memories),
-        "good": Like((BLOCK,), np.bool_),
-        "fresh": Like((BLOCK,), np.bool_),
+        "good": ArrayForm((BLOCK,), np.bool_),
+        "fresh": ArrayForm((BLOCK,), np.bool_),
         "mean": real(each * columns),
         "scatter": real(each * columns, columns),
         "whitener": real(each * columns, columns),
@@ -270,7 +270,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, Like]:
         "codes": real(modes + 1 if modes else 0),
         "modes": whole(modes + 1 if modes else 0, 7),
         "units": real(modes),
-        "turned": Like((BLOCK if modes else 0,), np.bool_),
+        "turned": ArrayForm((BLOCK if modes else 0,), np.bool_),
         "former": real(columns + 2 if streams else 0, columns),
         "compared": whole(4 if streams else 0),
     }

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, Limit
+from kerneltrack.limits import ArrayForm, Limit
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.block import Block, FixedBlock, ListBlock
 from kerneltrack.trackers.common.calls import (
@@ -97,7 +97,7 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
         """Return how many numbers the features s of a row are."""
 
     @abc.abstractmethod
-    def layout(self, spec: Spec, width: int) -> dict[str, Like]:
+    def layout(self, spec: Spec, width: int) -> dict[str, ArrayForm]:
         """Return what the arrays of a state for rows of D = `width` channels are like."""
 
     def limits(self, spec: Spec) -> tuple[Limit, ...]:

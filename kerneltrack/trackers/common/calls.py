@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel, make_kernel, median_bandwidth
 from kerneltrack.limits import (
-    Like,
+    ArrayForm,
     Limit,
     check_counts,
     check_finite,
@@ -253,7 +253,7 @@ def refusal(state: Any, row: npt.ArrayLike, positive: str | None = None) -> str:
 def restored(
     state_type: Any,
     arrays: Arrays,
-    layout: Callable[[int], Mapping[str, Like]],
+    layout: Callable[[int], Mapping[str, ArrayForm]],
     *limits: Limit,
     of: tuple[int, ...] = (),
 ) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like
+from kerneltrack.limits import ArrayForm
 from kerneltrack.native.binding import address
 
 IntArray = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class Places(NamedTuple):
         lines: Of each array its shape, type and offset.
     """
 
-    likes: Mapping[str, Like]
+    likes: Mapping[str, ArrayForm]
     offsets: dict[str, int]
     size: int
     structure: IntArray
@@ -44,7 +44,7 @@ class Places(NamedTuple):
     lines: tuple[tuple[tuple[int, ...], np.dtype[Any], int], ...]
 
     @classmethod
-    def of(cls, likes: Mapping[str, Like]) -> Places:
+    def of(cls, likes: Mapping[str, ArrayForm]) -> Places:
         """Return the places of such arrays, one after the other."""
         lengths = {
             name: math.prod(like.shape) * np.dtype(like.dtype).itemsize

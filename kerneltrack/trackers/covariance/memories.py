@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, Limit, check_counts, check_whole, real, whole
+from kerneltrack.limits import ArrayForm, Limit, check_counts, check_whole, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
@@ -51,7 +51,7 @@ REALS = (
 WHOLES = ("born", "key", "counts")
 
 
-def rivals_like(spec: CovarianceSpec, own: dict[str, Like]) -> dict[str, Like]:
+def rivals_like(spec: CovarianceSpec, own: dict[str, ArrayForm]) -> dict[str, ArrayForm]:
     """Return what the arrays of the memories beside that in use are like, none without "auto".
 
     Args:
@@ -70,7 +70,7 @@ def rivals_like(spec: CovarianceSpec, own: dict[str, Like]) -> dict[str, Like]:
     }
 
 
-def begun(spec: CovarianceSpec, state: CovarianceState) -> CovarianceState:
+def initial(spec: CovarianceSpec, state: CovarianceState) -> CovarianceState:
     """Return a state before its first row with the other memories, which are as it is."""
     if not spec.chooses_halflife:
         return state

@@ -28,7 +28,7 @@ LEVERAGE = 4
 EVERY_THIRD, EVERY_SECOND = 3, 2
 
 
-class Settings(NamedTuple):
+class CovarianceSettings(NamedTuple):
     """A spec as numbers.
 
     `fading` is ln 2 over the half-life, in rows or, if `timed`, in ns, 0 without one; `rank_factor`

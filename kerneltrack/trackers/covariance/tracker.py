@@ -107,7 +107,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.limits import Like, Limit, real, whole
+from kerneltrack.limits import ArrayForm, Limit, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
@@ -125,9 +125,9 @@ def key_of(seed: int, key: str) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.Settings:
+def settings_of(spec: CovarianceSpec, learn: bool) -> covstate.CovarianceSettings:
     """Return the spec as the compiled loop takes it."""
-    return covstate.Settings(
+    return covstate.CovarianceSettings(
         learn=learn,
         aligned=spec.emit == "z",
         admission=ADMISSIONS.index(spec.admission),
@@ -179,7 +179,7 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         state = CovarianceState(**arrays)._replace(
             frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
         )
-        return memories.begun(spec, state)
+        return memories.initial(spec, state)
 
     def put_keys(
         self, spec: CovarianceSpec, columns: dict[str, npt.NDArray[Any]], keys: Sequence[str]
@@ -198,7 +198,7 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         """Return how many numbers the features s of a row are."""
         return spec.budget
 
-    def layout(self, spec: CovarianceSpec, width: int) -> dict[str, Like]:
+    def layout(self, spec: CovarianceSpec, width: int) -> dict[str, ArrayForm]:
         """Return what the arrays of a state are like."""
         rank, slots = spec.rank, spec.budget + 1
         reals, counts = covstate.REALS, covstate.COUNTS

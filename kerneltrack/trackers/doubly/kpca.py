@@ -38,7 +38,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.limits import Like, Limit, real, whole
+from kerneltrack.limits import ArrayForm, Limit, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at, refusal
@@ -52,9 +52,9 @@ from kerneltrack.trackers.doubly.state import (
     RIDGE,
     STEPS,
     WAITING,
+    DoublySettings,
     DoublyState,
     N,
-    Settings,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -80,9 +80,9 @@ def feature_map_of(spec: DSKPCASpec, gamma: float = 1.0, which: int = 0) -> Feat
     return make_feature_map(spec.kernel, spec.seed, which, gamma, spec.degree, spec.offset)
 
 
-def settings_of(spec: DSKPCASpec, learn: bool) -> Settings:
+def settings_of(spec: DSKPCASpec, learn: bool) -> DoublySettings:
     """Return the spec as the compiled loop takes it."""
-    return Settings(
+    return DoublySettings(
         learn=learn,
         aligned=spec.emit == "z",
         ridge=float(spec.ridge),
@@ -97,11 +97,11 @@ def settings_of(spec: DSKPCASpec, learn: bool) -> Settings:
 def functions(spec: DSKPCASpec, state: DoublyState, rows: npt.ArrayLike) -> FloatArray:
     """Return H(x) of rows, (n, r): Algorithm 2. The GHA form's columns are eigenfunctions."""
     tracker, plain = DSKPCA(), dataclasses.replace(spec, emit="q")
-    said = tracker.project(plain, state, rows)
+    features = tracker.project(plain, state, rows)
     used = min(int(state.counts[STEPS]) + 1, spec.budget // spec.feature_batch)
     alpha = state.factor[:, : used * spec.feature_batch]
     inner = alpha.shape[1] * (alpha @ alpha.T) + state.reals[RIDGE] * np.eye(spec.rank)
-    result: FloatArray = np.asarray(said.q) @ inner
+    result: FloatArray = np.asarray(features.q) @ inner
     return result
 
 
@@ -145,7 +145,7 @@ class DSKPCA(KernelTracker[DSKPCASpec, DoublyState]):
         """Return running totals by name: every valid row is learned from, none is stored."""
         return totals(state.counts)
 
-    def layout(self, spec: DSKPCASpec, width: int) -> dict[str, Like]:
+    def layout(self, spec: DSKPCASpec, width: int) -> dict[str, ArrayForm]:
         """Return what the arrays of a state are like."""
         rank = spec.rank
         return {

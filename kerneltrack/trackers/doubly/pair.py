@@ -38,14 +38,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, Limit, real, whole
+from kerneltrack.limits import ArrayForm, Limit, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at, refusal
 from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.doubly import kpca as dskpca
 from kerneltrack.trackers.doubly.spec import DSPairSpec
-from kerneltrack.trackers.doubly.state import COUNTS, DoublyState, N, Settings
+from kerneltrack.trackers.doubly.state import COUNTS, DoublySettings, DoublyState, N
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -138,7 +138,7 @@ def views(spec: DSPairSpec, state: PairState) -> tuple[PairView, PairView]:
     return PairView(one, state.own[0], state.gram[0]), PairView(two, state.own[1], state.gram[1])
 
 
-def settings_of(spec: DSPairSpec, learn: bool) -> Settings:
+def settings_of(spec: DSPairSpec, learn: bool) -> DoublySettings:
     """Return the spec as the compiled loop takes it; no frame is kept, z are the functions."""
     return dskpca.settings_of(spec, learn)._replace(aligned=False)
 
@@ -189,7 +189,7 @@ class DSPair(KernelTracker[DSPairSpec, PairState]):
         """Return running totals by name: every valid row is learned from, none is stored."""
         return dskpca.totals(state.counts)
 
-    def layout(self, spec: DSPairSpec, width: int) -> dict[str, Like]:
+    def layout(self, spec: DSPairSpec, width: int) -> dict[str, ArrayForm]:
         """Return what the arrays of a state are like."""
         rank, block = spec.rank, spec.feature_batch
         solved = block if spec.form == "kcca-newton" else 0

@@ -17,7 +17,7 @@ RIDGE = 0
 REALS = 1
 
 
-class Settings(NamedTuple):
+class DoublySettings(NamedTuple):
     """A spec as numbers, as the compiled loops take it."""
 
     learn: bool

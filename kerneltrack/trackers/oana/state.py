@@ -13,7 +13,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-class Settings(NamedTuple):
+class OanaSettings(NamedTuple):
     """A spec as numbers; `threshold` is infinite where landmarks stay where they are."""
 
     learn: bool

@@ -42,19 +42,19 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.limits import Like, Limit, check_whole, real, whole
+from kerneltrack.limits import ArrayForm, Limit, check_whole, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
 from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.common.moving_scale import moments, window_of
 from kerneltrack.trackers.oana.spec import OANASpec
-from kerneltrack.trackers.oana.state import OANAState, Settings
+from kerneltrack.trackers.oana.state import OanaSettings, OANAState
 
 
-def settings_of(spec: OANASpec, learn: bool) -> Settings:
+def settings_of(spec: OANASpec, learn: bool) -> OanaSettings:
     """Return the spec as the compiled loop takes it."""
-    return Settings(
+    return OanaSettings(
         learn=learn,
         aligned=spec.emit == "z",
         threshold=math.inf if spec.threshold is None else float(spec.threshold),
@@ -95,7 +95,7 @@ class OANA(KernelTracker[OANASpec, OANAState]):
         """Return how many numbers the features s of a row are."""
         return spec.budget
 
-    def layout(self, spec: OANASpec, width: int) -> dict[str, Like]:
+    def layout(self, spec: OANASpec, width: int) -> dict[str, ArrayForm]:
         """Return what the arrays of a state are like."""
         rank, slots = spec.rank, spec.budget + 1
         return {

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like
+from kerneltrack.limits import ArrayForm
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker, width_of
 from kerneltrack.trackers.common.block import Block, IntArray, ListBlock
@@ -40,7 +40,7 @@ from kerneltrack.trackers.okfeb.okfeb import (
     sound,
 )
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, OKFESpec
-from kerneltrack.trackers.okfeb.state import Settings, SubspaceState
+from kerneltrack.trackers.okfeb.state import OkfebSettings, SubspaceState
 
 SPARE_SLOTS = 2
 """One slot for the row being added, one so that the loop never sees a full budget."""
@@ -61,8 +61,8 @@ def _resized(state: SubspaceState, slots: int) -> SubspaceState:
     return SubspaceState(**parts)
 
 
-def _settings(spec: OKFESpec, learn: bool) -> Settings:
-    return Settings(
+def _settings(spec: OKFESpec, learn: bool) -> OkfebSettings:
+    return OkfebSettings(
         learn=learn,
         ridge=spec.ridge,
         rule=RULES.index(spec.rule),
@@ -137,26 +137,26 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
         if not learn:
             super().run_checked(spec, block, pieces, out, learn)
             return
-        held: Any = block
+        growing: Any = block
         places = np.arange(len(block)) if pieces.models is None else pieces.models
         begin, stop = pieces.starts.copy(), pieces.stops
         for turn in _in_turn(places):
             left = turn
             while len(left):
                 of = places[left].tolist()
-                room = [max(spec.max_rows - held.list[place].size, 0) for place in of]
+                room = [max(spec.max_rows - growing.list[place].size, 0) for place in of]
                 until = np.minimum(stop[left], begin[left] + room)
                 for place, more in zip(of, (until - begin[left]).tolist(), strict=True):
-                    state = held.list[place]
-                    held.list[place] = _resized(state, state.size + more + SPARE_SLOTS)
+                    state = growing.list[place]
+                    growing.list[place] = _resized(state, state.size + more + SPARE_SLOTS)
                 part = Pieces(pieces.rows, begin[left], until, pieces.times, places[left])
                 super().run_checked(spec, block, part, out, learn)
                 begin[left] = until
-                sizes = np.array([held.list[place].size for place in of])
+                sizes = np.array([growing.list[place].size for place in of])
                 left = left[(until < stop[left]) & (sizes < spec.max_rows)]
         for place in dict.fromkeys(places.tolist()):
-            state = held.list[place]
-            held.list[place] = _resized(state, state.size + SPARE_SLOTS)
+            state = growing.list[place]
+            growing.list[place] = _resized(state, state.size + SPARE_SLOTS)
 
     def why_refused(self, spec: OKFESpec, state: SubspaceState, row: npt.ArrayLike) -> str:
         """Return why a row was refused."""
@@ -164,7 +164,7 @@ class OKFE(KernelTracker[OKFESpec, SubspaceState]):
             return f"the model holds max_rows = {spec.max_rows} rows (OK-FE has no budget)"
         return super().why_refused(spec, state, row)
 
-    def layout(self, spec: OKFESpec, width: int) -> dict[str, Like]:
+    def layout(self, spec: OKFESpec, width: int) -> dict[str, ArrayForm]:
         """Return what the arrays of a state without a row are like."""
         return layout(spec, SPARE_SLOTS, width)
 

@@ -62,14 +62,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, Limit, real, whole
+from kerneltrack.limits import ArrayForm, Limit, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import kernel_of_spec, look_at
 from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.common.moving_scale import moments, window_of
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, GradientSpec, OKFEBSpec
-from kerneltrack.trackers.okfeb.state import Settings, SubspaceState
+from kerneltrack.trackers.okfeb.state import OkfebSettings, SubspaceState
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -77,7 +77,7 @@ LANES = 4
 """Doubles in a vector; rows of the state's tables are padded to it."""
 
 
-def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, Like]:
+def layout(spec: GradientSpec, slots: int, width: int) -> dict[str, ArrayForm]:
     """Return what the arrays of a state with so many slots for rows of D channels are like."""
     rank, columns, directions = spec.rank, padded(slots), padded(spec.rank)
     return {
@@ -139,9 +139,9 @@ def _seed_rows(seed: int, rank: int, ones: bool) -> FloatArray:
     return np.ones((rank, rank)) if ones else _seed_values(seed, rank).copy()
 
 
-def settings_of(spec: OKFEBSpec, learn: bool) -> Settings:
+def settings_of(spec: OKFEBSpec, learn: bool) -> OkfebSettings:
     """Return the spec as the compiled loops take it."""
-    return Settings(
+    return OkfebSettings(
         learn=learn,
         ridge=spec.ridge,
         rule=RULES.index(spec.rule),
@@ -186,7 +186,7 @@ class OKFEB(KernelTracker[OKFEBSpec, SubspaceState]):
         """Return how many numbers the features s of a row are."""
         return spec.budget
 
-    def layout(self, spec: OKFEBSpec, width: int) -> dict[str, Like]:
+    def layout(self, spec: OKFEBSpec, width: int) -> dict[str, ArrayForm]:
         """Return what the arrays of a state are like."""
         return layout(spec, spec.budget + 1, width)
 

@@ -17,7 +17,7 @@ SINCE = COUNTS
 FADED, SHRINK = REALS, REALS + 1
 
 
-class Settings(NamedTuple):
+class OkfebSettings(NamedTuple):
     """A spec as numbers; rule, step, policy and censor are places in the spec's choices."""
 
     learn: bool

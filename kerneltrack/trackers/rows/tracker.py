@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.limits import Like, real, whole
+from kerneltrack.limits import ArrayForm, real, whole
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at
@@ -55,7 +55,7 @@ class RowsState(NamedTuple):
         return 0
 
 
-class Settings(NamedTuple):
+class RowsSettings(NamedTuple):
     """A spec as numbers, as the compiled loop takes it."""
 
     learn: bool
@@ -94,13 +94,13 @@ class Rows(KernelTracker[RowsSpec, RowsState]):
     def loop(self, spec: RowsSpec, learn: bool) -> Loop:
         """Return the row loop (native/rows.c)."""
         clip = math.inf if spec.clip is None else float(spec.clip)
-        return Loop("rows_run", Settings(learn, clip, window_of(spec)))
+        return Loop("rows_run", RowsSettings(learn, clip, window_of(spec)))
 
     def stored(self, spec: RowsSpec) -> int:
         """Return how many numbers the features s of a row are: none."""
         return 0
 
-    def layout(self, spec: RowsSpec, width: int) -> dict[str, Like]:
+    def layout(self, spec: RowsSpec, width: int) -> dict[str, ArrayForm]:
         """Return what the arrays of a state are like."""
         return {
             "shift": real(width),

@@ -26,7 +26,7 @@ MOST_MARKS = 200
 
 
 @dataclass(frozen=True)
-class Alert:
+class AlertLine:
     """A change of a model's mean loss, raised at row `index`, `time` in ns if there are times."""
 
     model: str
@@ -37,7 +37,7 @@ class Alert:
 
 
 @dataclass(frozen=True)
-class Alerts:
+class AlertLines:
     """The alerts of a run.
 
     Attributes:
@@ -47,15 +47,15 @@ class Alerts:
     """
 
     counts: dict[str, int]
-    first: list[Alert]
-    marks: list[list[Alert]]
+    first: list[AlertLine]
+    marks: list[list[AlertLine]]
 
     def ranked(self) -> list[tuple[str, int]]:
         """Return how many alerts each model has, those with the most first."""
         return sorted(self.counts.items(), key=lambda item: (-item[1], natural(item[0])))
 
 
-def alerts_of(output: str, choice: Choice) -> Alerts | None:
+def alerts_of(output: str, choice: Choice) -> AlertLines | None:
     """Read the alerts of a run; None if there are none.
 
     Cost: O(alerts) time; memory O(models) and at most 200 alerts for each model drawn.
@@ -77,7 +77,7 @@ def alerts_of(output: str, choice: Choice) -> Alerts | None:
         first = _earliest(first, table, order, MOST_LISTED)
     if not counts:
         return None
-    return Alerts(counts, _alerts(first), [_alerts(marks[name]) for name in choice.drawn])
+    return AlertLines(counts, _alerts(first), [_alerts(marks[name]) for name in choice.drawn])
 
 
 def _plain(batch: pa.RecordBatch) -> Any:
@@ -94,10 +94,10 @@ def _earliest(known: Any, table: Any, order: Sequence[str], most: int) -> Any:
     return table.sort_by([(name, "ascending") for name in order]).slice(0, most)
 
 
-def _alerts(table: Any) -> list[Alert]:
+def _alerts(table: Any) -> list[AlertLine]:
     rows = [] if table is None else table.to_pylist()
     return [
-        Alert(
+        AlertLine(
             row["model_id"],
             row["index"],
             row.get("time"),

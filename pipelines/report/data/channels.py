@@ -31,7 +31,7 @@ _UNBLAMED = 3
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ChannelSpan:
     """Channels before, in and after an episode.
 
     Attributes:
@@ -55,7 +55,7 @@ class Stretch:
 class Channels:
     """Stretches by model, the worst episode first, and why there are none if they can't be read."""
 
-    stretches: Mapping[str, Sequence[Stretch]]
+    stretches: Mapping[str, Sequence[ChannelSpan]]
     trouble: str | None = None
 
 
@@ -112,7 +112,7 @@ def channels_of(
             values = _read(inputs, places, chosen)
     except DataError as error:
         return Channels({}, str(error))
-    stretches: dict[str, list[Stretch]] = {}
+    stretches: dict[str, list[ChannelSpan]] = {}
     for one in wanted:
         if one.model not in found:
             continue
@@ -229,7 +229,7 @@ def _stretch(
     places: Ints,
     values: Mapping[tuple[int, int], Floats],
     names: Sequence[str],
-) -> Stretch | None:
+) -> ChannelSpan | None:
     """Put a stretch together; None if a row of it that the features have was not read."""
     index = table.column("index").to_numpy()
     own = np.flatnonzero(np.isin(index, wanted.row))
@@ -239,7 +239,7 @@ def _stretch(
     time = None
     if "time" in table.column_names:
         time = times_of(table.column("time").combine_chunks())[own]
-    return Stretch(
+    return ChannelSpan(
         wanted.episode,
         wanted.step,
         index[own],

@@ -32,8 +32,8 @@ def times_of(column: pa.Array) -> Ints:
 def surprise_of(batch: pa.RecordBatch) -> tuple[Bools, Floats]:
     """Return which rows have a p, and -log₁₀ p of all, 0 where there is none."""
     p = array_of(batch, "p")
-    held = np.isfinite(p)
-    return held, -np.log10(np.maximum(np.where(held, p, 1.0), _LEAST_P))
+    compared = np.isfinite(p)
+    return compared, -np.log10(np.maximum(np.where(compared, p, 1.0), _LEAST_P))
 
 
 def numbered(column: pa.Array, number: Callable[[Any], int]) -> Ints:

@@ -112,7 +112,7 @@ class Curves:
         self._slots = slots_of(totals.models, names)
         self._labels = totals.labels if "label" in columns else None
         self._timed = "time" in columns
-        self._held = "p" in columns
+        self._compared = "p" in columns
         lengths = totals.length[codes_of(totals.models, names)]
         share = max(1, most_blocks // max(1, len(names)))
         self.size = np.array([block_size(n, share) for n in lengths.tolist()], dtype=np.int64)
@@ -121,7 +121,7 @@ class Curves:
         ranges: dict[str, type] = {"index": np.int64, "loss": np.float64}
         if self._timed:
             ranges["time"] = np.int64
-        if self._held:
+        if self._compared:
             sums |= {"surprise": np.float64, "held": np.int32}
             ranges["surprise"] = np.float64
         if self._labels is not None:
@@ -147,7 +147,7 @@ class Curves:
         }
         if self._timed:
             values["time"] = times_of(batch.column("time"))
-        if self._held:
+        if self._compared:
             values["held"], values["surprise"] = surprise_of(batch)
         if self._labels is not None and self._labels.is_target:
             target = label_values(batch.column("label"))
@@ -246,10 +246,10 @@ def _loss_curve(part: Part, size: int, bins: Bins) -> dict[str, Floats]:
         "average": bins.total(moving_average(part, size)) / bins.total(np.ones(len(part.rows))),
     }
     if "held" in part.sums:
-        held = bins.total(part.sums["held"])
-        curve["surprise"] = mean_of(bins.total(part.sums["surprise"]), held)
+        compared = bins.total(part.sums["held"])
+        curve["surprise"] = mean_of(bins.total(part.sums["surprise"]), compared)
         most = np.maximum.reduceat(part.high["surprise"], bins.starts)
-        curve["odd"] = np.where(held > 0, most, np.nan)
+        curve["odd"] = np.where(compared > 0, most, np.nan)
     if "target" in part.sums:
         curve["target"] = mean_of(bins.total(part.sums["target"]), bins.total(part.sums["targets"]))
     return bins.broken(curve)

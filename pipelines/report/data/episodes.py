@@ -167,8 +167,8 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
             rows, length = max(rows, line["index"]), line["index"] - line["start_index"]
             if line.get("time") is not None and length > longest:
                 longest, pace = length, (line["time"] - line["start"]) / length
-            said = line["episode"], line["index"], line["state"] == "open"
-            newest[model] = max(newest.get(model, said), said)
+            latest = line["episode"], line["index"], line["state"] == "open"
+            newest[model] = max(newest.get(model, latest), latest)
             known = worst.get(model)
             if known is not None and known["episode"] == line["episode"]:
                 later = line["index"] > known["index"]

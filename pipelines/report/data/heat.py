@@ -87,9 +87,9 @@ class HeatRows:
     def add(self, batch: pa.RecordBatch, model: Ints) -> None:
         """Add a batch of features; `model` has the number of each row's model."""
         slot = self._slots[model]
-        held, surprise = surprise_of(batch)
+        compared, surprise = surprise_of(batch)
         places = times_of(batch.column("time")) if self._timed else array_of(batch, "index")
-        keep = (slot >= 0) & held & (places >= self._first) & (places <= self._last)
+        keep = (slot >= 0) & compared & (places >= self._first) & (places <= self._last)
         place = (places[keep] - self._first) // self._step
         self._cells.add(slot[keep] * self._bins + place, {"surprise": surprise[keep]})
 

@@ -18,8 +18,13 @@ from kerneltrack.learners.common.board import losses_of_chances
 from pipelines.report.data.choice import Choice, codes_of, slots_of
 from pipelines.report.data.columns import Floats, Ints, mean_of
 from pipelines.report.data.groups import Arrays, Bins, Blocks, Groups, Part
-from pipelines.report.data.mixture import Beside, beside_of
-from pipelines.report.data.predictions import FIRST_CLASS, Predictions, Rows, last_labelled
+from pipelines.report.data.mixture import MixtureCourse, mixture_of
+from pipelines.report.data.predictions import (
+    FIRST_CLASS,
+    PredictionRows,
+    PredictionSums,
+    last_labelled,
+)
 
 PREDICTORS = ("learner", "before", "constant")
 """The learner, and the references: the label of the row before, and each model's constant."""
@@ -33,7 +38,7 @@ _ROWS_OF_A_RATE = 50
 _KEYS = ("model", "label", "predicted")
 
 
-class Tally:
+class LearnerTally:
     """Counts of (model, label, prediction), as many as occur."""
 
     def __init__(self) -> None:
@@ -100,7 +105,7 @@ class Reliability:
 
 
 @dataclass
-class Scores:
+class LearnerScores:
     """What one pass over the predictions finds; arrays are indexed by a model's number.
 
     Attributes:
@@ -118,7 +123,7 @@ class Scores:
     classifies: bool
     predicted: Groups
     scored: Groups
-    tally: Tally = field(default_factory=Tally)
+    tally: LearnerTally = field(default_factory=LearnerTally)
     reliability: Reliability = field(default_factory=Reliability)
     known: Floats = field(default_factory=lambda: np.zeros(0))
 
@@ -155,7 +160,7 @@ class ScoreCurve:
 
 
 @dataclass(frozen=True)
-class Learning:
+class LearningResults:
     """All that the report shows of predictions.
 
     Attributes:
@@ -164,18 +169,18 @@ class Learning:
         losses: Sums of the losses of the predictors on the scored rows, shape (models, 3).
         curves: For each model drawn its curve, None without scored rows.
         by_time, by_row: Curves of all models together, by time and by rows; None with one model.
-        beside: The ridge on the plain rows, and the experts of a mixture.
+        mixture: The ridge on the plain rows, and the experts of a mixture.
         late: Whether labels came later than the rows. The label of the row before was not known
             then, and is no reference.
     """
 
-    scores: Scores
+    scores: LearnerScores
     classes: list[str]
     losses: Floats
     curves: list[ScoreCurve | None]
     by_time: ScoreCurve | None
     by_row: ScoreCurve | None
-    beside: Beside
+    mixture: MixtureCourse
     late: bool = False
 
     def gain(self, losses: Floats) -> Floats:
@@ -208,8 +213,8 @@ def gain(losses: Floats) -> Floats:
     return saved
 
 
-def learning_of(output: str, choice: Choice, late: bool = False) -> Learning | None:
-    """Read the predictions of a run; None if there are none; `late` as of `Learning`.
+def learning_of(output: str, choice: Choice, late: bool = False) -> LearningResults | None:
+    """Read the predictions of a run; None if there are none; `late` as of `LearningResults`.
 
     Two passes: the first counts and finds the constants and the last label before each run of
     rows, the second holds the references against the labels.
@@ -218,7 +223,7 @@ def learning_of(output: str, choice: Choice, late: bool = False) -> Learning | N
     confusions that occur, of 32 bytes for every run of rows that a batch holds of a model, and of
     at most 4,096 blocks (80 bytes each) for each model drawn.
     """
-    predictions = Predictions(output, choice.numbers())
+    predictions = PredictionSums(output, choice.numbers())
     scores = count_scores(predictions)
     if not scores.predicted.rows.sum():
         return None
@@ -235,15 +240,15 @@ def learning_of(output: str, choice: Choice, late: bool = False) -> Learning | N
     by_time, by_row = blocks.overall()
     sums = np.stack([losses.sums[name] for name in PREDICTORS], axis=1)
     names, drawn = predictions.classes.names(), blocks.drawn()
-    beside = beside_of(output, choice)
-    return Learning(scores, names, sums, drawn, by_time, by_row, beside, late)
+    mixture = mixture_of(output, choice)
+    return LearningResults(scores, names, sums, drawn, by_time, by_row, mixture, late)
 
 
-def count_scores(predictions: Predictions) -> Scores:
+def count_scores(predictions: PredictionSums) -> LearnerScores:
     """Go once over the predictions."""
     ranges = dict.fromkeys(["index", "time"] if predictions.timed else ["index"], np.int64)
     scored = Groups(dict.fromkeys(["loss", "absolute", "label"], np.float64), ranges)
-    scores = Scores(predictions.models, predictions.classifies, Groups({}), scored)
+    scores = LearnerScores(predictions.models, predictions.classifies, Groups({}), scored)
     runs: list[tuple[Ints, Ints, Floats]] = []
     for rows in predictions:
         runs.append((rows.model[rows.runs], rows.index[rows.runs], rows.last_of_runs()))
@@ -275,7 +280,9 @@ def _carried(model: Ints, index: Ints, last: Floats) -> Floats:
     return known
 
 
-def _losses(rows: Rows, before: Floats, constant: Floats, *, classifies: bool) -> dict[str, Floats]:
+def _losses(
+    rows: PredictionRows, before: Floats, constant: Floats, *, classifies: bool
+) -> dict[str, Floats]:
     """Return the losses of the `PREDICTORS`, shape (n,) each; 0 where the row is not scored."""
     label = np.where(rows.scored, rows.label, 0.0)
     if classifies:
@@ -294,7 +301,7 @@ def _losses(rows: Rows, before: Floats, constant: Floats, *, classifies: bool) -
 class _Blocks(Blocks):
     """Blocks of the drawn models and, with more than one model, of all by row and by time."""
 
-    def __init__(self, scores: Scores, choice: Choice) -> None:
+    def __init__(self, scores: LearnerScores, choice: Choice) -> None:
         self._classifies, self._starts = scores.classifies, choice.starts
         self._several = len(scores.models) > 1
         self._slots = slots_of(scores.models, choice.drawn)
@@ -315,7 +322,7 @@ class _Blocks(Blocks):
             dict.fromkeys(low, np.int64),
         )
 
-    def add_rows(self, rows: Rows, losses: dict[str, Floats]) -> None:
+    def add_rows(self, rows: PredictionRows, losses: dict[str, Floats]) -> None:
         kept = np.flatnonzero(rows.scored)
         values: Arrays = {name: loss[kept] for name, loss in losses.items()}
         values |= rows.ranges(kept)

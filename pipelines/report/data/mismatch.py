@@ -63,7 +63,7 @@ class MismatchCurve:
 
 
 @dataclass
-class Mismatch:
+class MismatchWindows:
     """All that the report shows of windows.
 
     Attributes:
@@ -161,14 +161,14 @@ def _windows(count: int) -> str:
     return "1 window is" if count == 1 else f"{count:,} windows are"
 
 
-def mismatch_of(output: str, choice: Choice) -> Mismatch | None:
+def mismatch_of(output: str, choice: Choice) -> MismatchWindows | None:
     """Read the windows of a run; None if there are none.
 
     Cost: O(windows) time; memory O(models) and at most 4,096 blocks (about 100 bytes each) for
     each model drawn and each kind.
     """
     paths = parquet_files(output, MISMATCH)
-    found = Mismatch(choice.numbers(), Groups({**_SUMS, **_COUNTS}, _RANGES))
+    found = MismatchWindows(choice.numbers(), Groups({**_SUMS, **_COUNTS}, _RANGES))
     for group, values in _read(paths, found.models):
         found.totals.add(group, values)
         found.timed = found.timed and "time" in values
@@ -222,7 +222,7 @@ def _read(paths: Sequence[str], models: dict[str, int]) -> Iterator[tuple[Ints, 
         yield model_numbers(batch, models) * len(KINDS) + kind, values
 
 
-def _blocks(paths: Sequence[str], found: Mismatch, drawn: Ints) -> Blocks:
+def _blocks(paths: Sequence[str], found: MismatchWindows, drawn: Ints) -> Blocks:
     """Gather the measured windows of the models and kinds whose places in the totals these are."""
     totals = found.totals
     counts = totals.rows[drawn]

@@ -41,7 +41,7 @@ class Course(NamedTuple):
         return found
 
 
-class Beside(NamedTuple):
+class MixtureCourse(NamedTuple):
     """What is known of the models from the total lines of their metrics.
 
     Attributes:
@@ -59,7 +59,7 @@ class Beside(NamedTuple):
     drawn: list[Course | None]
 
 
-def beside_of(output: str, choice: Choice) -> Beside:
+def mixture_of(output: str, choice: Choice) -> MixtureCourse:
     """Read the total lines of the metrics; what is not there is left out.
 
     Memory of a batch, of two numbers a model, and of the courses of the models drawn.
@@ -74,7 +74,7 @@ def beside_of(output: str, choice: Choice) -> Beside:
     drawn: dict[str, Course] = {}
     total: dict[str, Floats] = {}
     if plain_column is None or not {"model_id", "start", "scored"} <= set(names):
-        return Beside({}, {}, None, [None for _ in choice.drawn])
+        return MixtureCourse({}, {}, None, [None for _ in choice.drawn])
     for batch in read_batches(paths, [*wanted, plain_column]):
         kept = batch.filter(batch.column("start").is_null())
         for line in _lines(kept):
@@ -98,7 +98,7 @@ def beside_of(output: str, choice: Choice) -> Beside:
         summed = np.stack(list(total.values()), axis=1)
         ends = np.arange(1, POINTS + 1) / POINTS
         whole = Course(tuple(total), ends, summed / summed.sum(axis=1, keepdims=True))
-    return Beside(plain, covered, whole, [drawn.get(name) for name in choice.drawn])
+    return MixtureCourse(plain, covered, whole, [drawn.get(name) for name in choice.drawn])
 
 
 def _lines(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

@@ -50,7 +50,7 @@ class Unlike:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class Neighbours:
     """The models of a run among each other.
 
     Attributes:
@@ -70,7 +70,7 @@ class Fleet:
     places: list[tuple[float, float]]
 
 
-def fleet_of(output: str, run: Mapping[str, Any]) -> Fleet | None:
+def fleet_of(output: str, run: Mapping[str, Any]) -> Neighbours | None:
     """Read what a run found of its fleet; None where it compared nothing.
 
     Cost: O(models) time; memory of at most 2,000.
@@ -89,7 +89,7 @@ def fleet_of(output: str, run: Mapping[str, Any]) -> Fleet | None:
             elif len(places) < MOST_PLACED:
                 places.append((line["x"], line["y"]))
     counts = int(record["compared"]), int(record["of"])
-    return Fleet(*counts, list(record["views"]), int(record["unlike"]), unlike, places)
+    return Neighbours(*counts, list(record["views"]), int(record["unlike"]), unlike, places)
 
 
 def _unlike(line: dict[str, Any], channels: list[str]) -> Unlike:

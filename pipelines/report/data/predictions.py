@@ -25,7 +25,7 @@ NO_CLASS, CUT_CLASS, FIRST_CLASS = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Rows:
+class PredictionRows:
     """A batch of predictions in order of model and row, n of them.
 
     Right and wrong are counted as losses: they add up, and what two predictors lose on the same
@@ -81,7 +81,7 @@ def last_labelled(label: Floats) -> Ints:
     return found
 
 
-class Predictions:
+class PredictionSums:
     """The predictions of a run, to be gone over more than once, always in the same order.
 
     Args:
@@ -103,12 +103,12 @@ class Predictions:
         self._columns = ["model_id", "index", "label", score]
         self._columns += [name for name, there in optional.items() if there]
 
-    def __iter__(self) -> Iterator[Rows]:
+    def __iter__(self) -> Iterator[PredictionRows]:
         """Yield the rows a batch at a time."""
         for batch in read_batches(self._paths, self._columns):
             yield self._rows(batch)
 
-    def _rows(self, batch: pa.RecordBatch) -> Rows:
+    def _rows(self, batch: pa.RecordBatch) -> PredictionRows:
         model, index = model_numbers(batch, self.models), array_of(batch, "index")
         runs = _runs(model, index)
         if len(runs) > np.count_nonzero(np.bincount(model)):
@@ -122,7 +122,7 @@ class Predictions:
             chance = _floats(batch.column("score"))
         elif self.classifies:
             chance = np.full(len(model), np.nan)
-        return Rows(model, index, time, *values, chance, runs)
+        return PredictionRows(model, index, time, *values, chance, runs)
 
     def _classes(self, batch: pa.RecordBatch) -> tuple[Floats, Ints, Bools, Floats]:
         labels, answers = batch.column("label"), batch.column("prediction")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipelines.report.data.alerts import Alerts, alerts_of
+from pipelines.report.data.alerts import AlertLines, alerts_of
 from pipelines.report.data.channels import Channels, channels_of
 from pipelines.report.data.choice import (
     Choice,
@@ -25,10 +25,10 @@ from pipelines.report.data.episodes import Band, Episodes, bands_of, episodes_of
 from pipelines.report.data.failures import FailureKind, failures_of
 from pipelines.report.data.files import fields_of, parquet_files, read_batches
 from pipelines.report.data.heat import Heat, HeatRows, models_on_map
-from pipelines.report.data.learning import Learning, learning_of
-from pipelines.report.data.mismatch import Mismatch, mismatch_of
+from pipelines.report.data.learning import LearningResults, learning_of
+from pipelines.report.data.mismatch import MismatchWindows, mismatch_of
 from pipelines.report.data.models import ShownModels
-from pipelines.report.data.neighbours import Fleet, fleet_of
+from pipelines.report.data.neighbours import Neighbours, fleet_of
 from pipelines.report.data.outside import Outside, OutsideRows
 from pipelines.report.data.plane import Plane, planes_of
 from pipelines.report.data.silent import Silent, silent_of
@@ -55,9 +55,9 @@ class Report:
     further: Mapping[str, Curve]
     table: Mapping[str, npt.NDArray[Any]]
     choice: Choice
-    mismatch: Mismatch | None
-    learning: Learning | None
-    alerts: Alerts | None
+    mismatch: MismatchWindows | None
+    learning: LearningResults | None
+    alerts: AlertLines | None
     episodes: Episodes | None
     differences: Differences | None
     silent: Silent | None
@@ -66,7 +66,7 @@ class Report:
     planes: Mapping[str, Plane]
     heat: Heat | None
     outside: Outside | None
-    fleet: Fleet | None
+    fleet: Neighbours | None
     failures: Sequence[FailureKind]
 
 
@@ -145,7 +145,7 @@ def report_of(
     )
 
 
-def _odd_ones(episodes: Episodes | None, fleet: Fleet | None) -> list[str]:
+def _odd_ones(episodes: Episodes | None, fleet: Neighbours | None) -> list[str]:
     """Return the models whose curves are looked for first, in their order."""
     off = [] if episodes is None else [found.model for found in episodes.worst]
     unlike = [] if fleet is None else [found.model for found in fleet.unlike]

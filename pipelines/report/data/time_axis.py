@@ -77,7 +77,7 @@ def _clock(time: int) -> str:
     return moment(time, to=SECOND)
 
 
-class Times:
+class RowTimes:
     """The times of all rows, as cells of a width that leaves at most 65,536 of them.
 
     A cell knows its rows and its first and last time, so gaps between cells are exact. What is

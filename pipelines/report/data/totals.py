@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pipelines.report.data.columns import Bools, Floats, Ints, array_of, model_numbers, times_of
 from pipelines.report.data.groups import Groups
 from pipelines.report.data.labels import LabelCodes
-from pipelines.report.data.time_axis import Times
+from pipelines.report.data.time_axis import RowTimes
 
 FATES = ("censored", "evicted", "dropped")
 """Counts kept of rows: left the subspace as it was; evicted a stored row, itself included;
@@ -98,7 +98,7 @@ class Totals:
         self.counts = Groups(dict.fromkeys(FATES, np.int64), {"index": np.int64})
         self.loss = Moments()
         self.by_label = Moments()
-        self.times = Times()
+        self.times = RowTimes()
 
     @property
     def length(self) -> Ints:

@@ -9,7 +9,7 @@ import numpy as np
 from pipelines.report.data.columns import Ints
 from pipelines.report.data.curves import Curve
 from pipelines.report.data.episodes import Episodes
-from pipelines.report.data.neighbours import Fleet
+from pipelines.report.data.neighbours import Neighbours
 from pipelines.report.data.report import Report
 
 WIDTH, HEIGHT = 240, 28
@@ -70,7 +70,7 @@ def _path(curve: Curve, known: Ints, start: float, unit: float) -> str:
     )
 
 
-def _map(fleet: Fleet, episodes: Episodes | None) -> dict[str, Any] | None:
+def _map(fleet: Neighbours, episodes: Episodes | None) -> dict[str, Any] | None:
     """Return the places of the models on the page's map."""
     known = [*fleet.places, *(model.place for model in fleet.unlike)]
     if len(known) < 3:

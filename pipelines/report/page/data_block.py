@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.monitor.quiet import QuietTimes
-from pipelines.report.data.alerts import Alerts
-from pipelines.report.data.channels import Stretch
+from pipelines.report.data.alerts import AlertLines
+from pipelines.report.data.channels import ChannelSpan
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.columns import Floats
 from pipelines.report.data.curves import Curve
 from pipelines.report.data.episodes import Band
 from pipelines.report.data.heat import STEPS, Heat
-from pipelines.report.data.learning import Learning, ScoreCurve
-from pipelines.report.data.mismatch import KINDS, Mismatch
+from pipelines.report.data.learning import LearningResults, ScoreCurve
+from pipelines.report.data.mismatch import KINDS, MismatchWindows
 from pipelines.report.data.report import Report
 from pipelines.report.data.time_axis import time_axis
 from pipelines.report.data.totals import Totals
@@ -152,7 +152,7 @@ def _heights(sparks: Floats) -> npt.NDArray[np.uint8]:
     return np.where(known, np.round(scaled), 255).astype(np.uint8)
 
 
-def _mismatch(mismatch: Mismatch | None, choice: Choice) -> dict[str, Any] | None:
+def _mismatch(mismatch: MismatchWindows | None, choice: Choice) -> dict[str, Any] | None:
     if mismatch is None:
         return None
     curves = [
@@ -166,7 +166,7 @@ def _mismatch(mismatch: Mismatch | None, choice: Choice) -> dict[str, Any] | Non
     return {"kinds": kinds, "curves": curves, "table": _table(mismatch.table(choice.shown))}
 
 
-def _learning(learning: Learning | None, choice: Choice) -> dict[str, Any] | None:
+def _learning(learning: LearningResults | None, choice: Choice) -> dict[str, Any] | None:
     if learning is None:
         return None
     models = learning.scores.models
@@ -191,7 +191,7 @@ def _score_curve(curve: ScoreCurve) -> dict[str, Any]:
     }
 
 
-def _alerts(alerts: Alerts | None, choice: Choice) -> dict[str, Any] | None:
+def _alerts(alerts: AlertLines | None, choice: Choice) -> dict[str, Any] | None:
     """Return for each model drawn how many alerts it has, and its marks.
 
     A mark is a row, a time (s since the model's axis starts) and the levels before and after.
@@ -257,7 +257,7 @@ def _channels(report: Report) -> list[list[dict[str, Any]]] | None:
     return [[_stretch(one) for one in stretches.get(name, ())] for name in report.choice.drawn]
 
 
-def _stretch(stretch: Stretch) -> dict[str, Any]:
+def _stretch(stretch: ChannelSpan) -> dict[str, Any]:
     base = [next((v for v in values if math.isfinite(v)), 0.0) for values in stretch.values]
     from_base = dict(enumerate(stretch.values - np.array(base)[:, None]))
     start, time = None, None

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipelines.report.data.choice import Choice, codes_of
 from pipelines.report.data.columns import Floats, Ints, mean_of
-from pipelines.report.data.learning import Learning
+from pipelines.report.data.learning import LearningResults
 from pipelines.report.data.predictions import CUT_CLASS, FIRST_CLASS, NO_CLASS
 from pipelines.report.page.mixture import course_view, reliability_view
 from pipelines.report.text import counted, figure, natural, percent
@@ -26,7 +26,7 @@ REFERENCES = {
 """The references, of classes and of values."""
 
 
-def references_of(learning: Learning) -> tuple[str | None, str]:
+def references_of(learning: LearningResults) -> tuple[str | None, str]:
     """Return what the learner is held against; None for the row before, where labels come late."""
     before, constant = REFERENCES[learning.scores.classifies]
     return (None if learning.late else before), constant
@@ -84,7 +84,7 @@ def confusion_of(label: Ints, predicted: Ints, count: Ints, classes: Sequence[st
     return Confusion(names, columns, list(zip(labels, counts.tolist(), strict=True)))
 
 
-def learning_texts(learning: Learning | None, choice: Choice) -> dict[str, Any] | None:
+def learning_texts(learning: LearningResults | None, choice: Choice) -> dict[str, Any] | None:
     """Return what the templates show of predictions; None if there are none.
 
     Of several models each drawn has its confusion; a script shows the chosen one's.
@@ -111,11 +111,11 @@ def learning_texts(learning: Learning | None, choice: Choice) -> dict[str, Any] 
         "rmse": float(learning.measure(loss, np.array([scored]))[0]),
         "mae": float(scores.scored.sums["absolute"].sum()) / max(scored, 1),
         "reliability": reliability_view(scores.reliability if scores.classifies else None),
-        "course": course_view(learning.beside.course, None),
+        "course": course_view(learning.mixture.course, None),
         "courses": [
             (slot, name, course_view(course, int(course.ends[-1])))
             for slot, (name, course) in enumerate(
-                zip(choice.drawn, learning.beside.drawn, strict=True)
+                zip(choice.drawn, learning.mixture.drawn, strict=True)
             )
             if several and course is not None
         ],
@@ -126,7 +126,7 @@ def learning_texts(learning: Learning | None, choice: Choice) -> dict[str, Any] 
     }
 
 
-def sentence(learning: Learning, model: int | None = None) -> str:
+def sentence(learning: LearningResults, model: int | None = None) -> str:
     """Return how the learner stands against the references, over one model or all."""
     scores, classifies = learning.scores, learning.scores.classifies
     at = slice(None) if model is None else slice(model, model + 1)
@@ -167,9 +167,9 @@ def sentence(learning: Learning, model: int | None = None) -> str:
     return f"{text} {_verdict(float(learning.gain(losses)), better, classifies, before is None)}"
 
 
-def _covered(learning: Learning, model: int | None) -> str:
+def _covered(learning: LearningResults, model: int | None) -> str:
     """Say how many labels lie in their sets, or intervals; nothing where there are none."""
-    known, models = learning.beside.covered, learning.scores.models
+    known, models = learning.mixture.covered, learning.scores.models
     found = [
         known[name]
         for name, number in models.items()
@@ -186,9 +186,9 @@ def _covered(learning: Learning, model: int | None) -> str:
     return f" {_percent(share)} of the targets lie in their {where}."
 
 
-def _plain(learning: Learning, model: int | None) -> float | None:
+def _plain(learning: LearningResults, model: int | None) -> float | None:
     """Return the accuracy or error of the ridge on the plain rows; None where that is not known."""
-    known, models = learning.beside.plain, learning.scores.models
+    known, models = learning.mixture.plain, learning.scores.models
     names = [name for name, number in models.items() if model in (None, number)]
     names = [name for name in names if learning.scores.scored.rows[models[name]]]
     if not names or any(name not in known for name in names):
@@ -199,18 +199,18 @@ def _plain(learning: Learning, model: int | None) -> float | None:
     return float(np.sqrt(np.average(values**2, weights=rows)))
 
 
-def _verdict(saved: float, better: str, classifies: bool, alone: bool) -> str:
+def _verdict(saved: float, better: str, classifies: bool, only_one: bool) -> str:
     if not np.isfinite(saved):
         return f"Nothing can be gained on {better}: it makes no mistake."
     if classifies:
-        held = better if alone else f"the better of the two, {better}"
+        better_of = better if only_one else f"the better of the two, {better}"
         scale = "1: no mistakes, 0: as many as it, below 0: more"
-        return f"Against {held}, kappa is {figure(saved)} ({scale})."
+        return f"Against {better_of}, kappa is {figure(saved)} ({scale})."
     if saved >= 0:
         share = f"saves {_percent(saved)} of its squared error"
     else:
         share = f"has {figure(1 - saved)} times its squared error"
-    if alone:
+    if only_one:
         return f"Against {better} the learner {share}."
     return f"The better of the two is {better}: the learner {share}."
 
@@ -221,7 +221,7 @@ def _percent(share: float) -> str:
     return percent(share, 1) if np.isfinite(share) else "–"
 
 
-def _confusion(learning: Learning, model: int | None) -> Confusion | None:
+def _confusion(learning: LearningResults, model: int | None) -> Confusion | None:
     """Return the confusion of one model or all; None in regression or without scored rows."""
     models, label, predicted, count = learning.scores.tally.columns()
     if model is not None:
@@ -230,7 +230,7 @@ def _confusion(learning: Learning, model: int | None) -> Confusion | None:
     return confusion_of(label, predicted, count, learning.classes) if len(count) else None
 
 
-def _balanced(learning: Learning, by_model: bool = False) -> Floats:
+def _balanced(learning: LearningResults, by_model: bool = False) -> Floats:
     """Return the mean of the classes' accuracies, of all models together or of each."""
     model, label, rows, right = learning.scores.tally.labels()
     if by_model:
@@ -242,7 +242,7 @@ def _balanced(learning: Learning, by_model: bool = False) -> Floats:
     return mean_of(np.bincount(model, accuracy, size), np.bincount(model, minlength=size))
 
 
-def score_table(learning: Learning, shown: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def score_table(learning: LearningResults, shown: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of the table of models: those of `shown` that have predictions."""
     scores = learning.scores
     names = [name for name in shown if scores.predicted.rows[scores.models[name]]]

@@ -70,8 +70,8 @@ def predicted(data: bytes | None, rest: FeatureTable) -> list[float]:
     """The scores that a learner's step with this state gives the rows that come next."""
     step = Step(SPEC, late=LateLabels(4.0, 30), window=7 * SECOND)
     step.put(data or b"")
-    said = [element for name, element in step.take(rest.chunk()) if name == PREDICTIONS]
-    return [score for _, chunk in said for score in chunk.column("score").tolist()]
+    output_text = [element for name, element in step.take(rest.chunk()) if name == PREDICTIONS]
+    return [score for _, chunk in output_text for score in chunk.column("score").tolist()]
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ from transforms.read.formats.endings import split_ending
 from transforms.read.formats.folders import (
     InputFiles,
     files_below,
-    is_beside_data,
     is_left_by_tools,
+    is_no_data,
     of_one_kind,
 )
 from transforms.read.formats.spool import STANDARD, is_stream
@@ -148,7 +148,7 @@ def only_member(archive: zipfile.ZipFile, path: str) -> str:
     names = [
         info.filename
         for info in archive.infolist()
-        if not info.is_dir() and not any(map(is_beside_data, info.filename.split("/")))
+        if not info.is_dir() and not any(map(is_no_data, info.filename.split("/")))
     ]
     names = [name for name in names if not name.startswith("__MACOSX/")]
     if len(names) == 1:
@@ -183,7 +183,7 @@ def _match_one(pattern: str, form: str | None) -> InputFiles:
         return InputFiles(paths)
     if not is_local(pattern):
         folder = pattern.rstrip("/") + "/"
-        below = [path for path in _listed(f"{folder}**") if not _is_beside(path, folder)]
+        below = [path for path in _listed(f"{folder}**") if not _is_no_data(path, folder)]
         if below:
             return of_one_kind(pattern, below, form)
     folders = [path for path in glob(pattern) if os.path.isdir(path)] if is_local(pattern) else []
@@ -208,9 +208,9 @@ def _listed(pattern: str) -> list[str]:
     return [cast(str, meta.path) for result in results for meta in result.metadata_list]
 
 
-def _is_beside(path: str, folder: str) -> bool:
+def _is_no_data(path: str, folder: str) -> bool:
     """Check whether a file below a folder, or a folder that it is in, is beside the data."""
-    return any(map(is_beside_data, path.removeprefix(folder).split("/")))
+    return any(map(is_no_data, path.removeprefix(folder).split("/")))
 
 
 def _identity(path: str) -> str:

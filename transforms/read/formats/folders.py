@@ -25,7 +25,7 @@ class InputFiles(NamedTuple):
     skipped: tuple[str, ...] = ()
 
 
-def is_beside_data(name: str) -> bool:
+def is_no_data(name: str) -> bool:
     """Check whether a file or folder is one that tools leave beside data.
 
     These are hidden ones, checksums (`.part-0.parquet.crc`), and those that begin with an
@@ -40,8 +40,8 @@ def is_beside_data(name: str) -> bool:
 
 
 def is_left_by_tools(path: str) -> bool:
-    """Check whether a file that a pattern matched is none of the data: see `is_beside_data`."""
-    return is_beside_data(path.rsplit("/", 1)[-1]) and split_ending(path)[0] not in ENDINGS
+    """Check whether a file that a pattern matched is none of the data: see `is_no_data`."""
+    return is_no_data(path.rsplit("/", 1)[-1]) and split_ending(path)[0] not in ENDINGS
 
 
 def files_below(folder: str) -> Iterator[str]:
@@ -58,8 +58,8 @@ def files_below(folder: str) -> Iterator[str]:
             folders.clear()
             continue
         seen.add(real)
-        folders[:] = [name for name in folders if not is_beside_data(name)]
-        paths = [os.path.join(place, name) for name in names if not is_beside_data(name)]
+        folders[:] = [name for name in folders if not is_no_data(name)]
+        paths = [os.path.join(place, name) for name in names if not is_no_data(name)]
         yield from (path for path in paths if os.path.isfile(path))
 
 

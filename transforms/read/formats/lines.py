@@ -185,7 +185,7 @@ def _blocks(path: str, encoding: str) -> Iterator[bytes]:
     """Stream the text as UTF-8 with line feeds as the only line ends."""
     name = codecs.lookup(encoding).name
     with open_file(path) as raw, _decompressed(raw, path) as handle:
-        held, lines, first, done = b"", 0, True, False
+        carried, lines, first, done = b"", 0, True, False
         decoder: codecs.IncrementalDecoder | None = None
         while not done:
             with reading(path, f"after line {lines}"):
@@ -199,10 +199,10 @@ def _blocks(path: str, encoding: str) -> Iterator[bytes]:
                     data = decoder.decode(data, done).encode("utf-8", "surrogateescape")
             if first and data:
                 data, first = data.removeprefix(codecs.BOM_UTF8), False
-            data = held + data
+            data = carried + data
             # A carriage return at the block's end may belong to a line feed in the next one.
-            held = b"\r" if data.endswith(b"\r") and not done else b""
-            data = data[: len(data) - len(held)]
+            carried = b"\r" if data.endswith(b"\r") and not done else b""
+            data = data[: len(data) - len(carried)]
             if b"\r" in data:
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             lines += data.count(b"\n")
@@ -215,14 +215,14 @@ def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
         return decompressed(raw, path)
 
 
-def _encoding_of(path: str, head: bytes, said: str) -> str:
+def _encoding_of(path: str, head: bytes, declared: str) -> str:
     """Return a text's encoding: that of its byte order mark, unless another one is said.
 
     Raises:
         DataError: if the file is no text, or of an encoding that has no such mark.
     """
-    if said not in _UTF8_NAMES:
-        return said
+    if declared not in _UTF8_NAMES:
+        return declared
     for mark, name in _MARKS.items():
         if head.startswith(mark):
             return name
@@ -233,4 +233,4 @@ def _encoding_of(path: str, head: bytes, said: str) -> str:
     if max(even, odd) >= _LEAST and 9 * min(even, odd) < max(even, odd):
         name = "utf-16-be" if even > odd else "utf-16-le"
         raise DataError(path, f"every other byte is NUL: try --encoding {name}")
-    return said
+    return declared

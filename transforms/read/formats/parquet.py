@@ -67,14 +67,14 @@ class ParquetPiece(Piece):
                 gaps = _with_gaps(metadata, groups, columns)
                 if gaps:
                     metadata = _without_arrow_types(metadata)
-                held = sum(metadata.row_group(i).total_byte_size for i in groups)
+                all_bytes = sum(metadata.row_group(i).total_byte_size for i in groups)
                 file = pq.ParquetFile(
                     handle,
                     metadata=metadata,
                     read_dictionary=[name for name in columns if is_text(schema.field(name).type)],
                     buffer_size=0 if ahead else _BUFFER,
                     # Twice as fast, but all of the piece's bytes are then held at once.
-                    pre_buffer=ahead and held <= 2 * PIECE_BYTES,
+                    pre_buffer=ahead and all_bytes <= 2 * PIECE_BYTES,
                 )
                 batches = file.iter_batches(
                     batch_size=size, row_groups=groups, columns=list(columns)
