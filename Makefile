@@ -18,6 +18,8 @@ SPEED ?= 8
 # Of `make fuzz`: crafted states of each piece of state, and which pieces (all).
 TRIALS ?= 10000
 ONLY ?=
+# Of `make bench`: --keep, or --only NAME ...
+BENCH ?=
 
 # Of `make simulate`: of the first life, and how many steps there are to be.
 SEED ?= 0
@@ -148,8 +150,8 @@ check: lint ## run all that CI runs
 		wait $$beside; beside=$$?; cat build/beside.log; \
 		[ $$tests -eq 0 ] && [ $$beside -eq 0 ]
 
-bench: env ## measure: one line of figures per benchmark
-	@for script in benchmarks/bench_*.py; do echo "$$script"; $(PY) "$$script" || exit 1; done
+bench: env ## run short forms of all benchmarks, 20 minutes; names what moved (BENCH=--keep takes it over)
+	$(PY) -m benchmarks.short $(BENCH)
 
 lock: ## write requirements.lock anew from pyproject.toml (newer versions: LOCK_FLAGS=--upgrade)
 	@'$(PYTHON)' -m venv build/lock

@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.record import TIMES, Table
+
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = ((10, 15), (10, 20), (20, 40), (50, 100))
 STREAMS = tuple(
@@ -126,9 +128,11 @@ class _Asked:
         return found
 
 
-def speeds(new: Side, old: Side, rounds: int) -> list[str]:
-    """Return the table of µs a row."""
-    lines = ["| | B | µs a row before | now | before / now |", "|---|---|---|---|---|"]
+def speeds(new: Side, old: Side, rounds: int) -> None:
+    """Print the table of µs a row."""
+    table = Table(
+        "speed", "against", ["", "B", "µs before", "now", "before / now"], tolerance=TIMES
+    )
     for rank, budget in SIZES:
         shared = set(old.ask(what="names", rank=rank, budget=budget))
         names = [n for n in new.ask(what="names", rank=rank, budget=budget) if n in shared]
@@ -148,14 +152,13 @@ def speeds(new: Side, old: Side, rounds: int) -> list[str]:
                 pairs.append((each[0] * 1e6, each[1] * 1e6))
             before, now = (statistics.median(column) for column in zip(*pairs, strict=True))
             ratio = statistics.median(a / b for a, b in pairs)
-            lines.append(f"| {name} | {budget} | {before:.3g} | {now:.3g} | {ratio:.3g} |")
-            print(lines[-1], file=sys.stderr, flush=True)
-    return lines
+            table.add(name, budget, f"{before:.3g}", f"{now:.3g}", f"{ratio:.3g}")
 
 
-def accuracies(new: Side, old: Side, runs: int) -> list[str]:
-    """Return the table of accuracies, means over runs on rows that differ by 1e-7 of themselves."""
-    lines = ["| | (r, B) | before: 1 - 1/B, .998, 1 | now |", "|---|---|---|---|"]
+def accuracies(new: Side, old: Side, runs: int) -> None:
+    """Print the table of accuracies, means over runs on rows that differ by 1e-7 of themselves."""
+    columns = ["", "(r, B)", "before: 1 - 1/B, .998, 1", "now"]
+    table = Table("features", "against", columns)
     found: list[list[np.ndarray[Any, Any]]] = [[], []]
     for stream in STREAMS:
         for rank, budget in CELLS:
@@ -163,8 +166,7 @@ def accuracies(new: Side, old: Side, runs: int) -> list[str]:
             for side, reported in zip((old, new), found, strict=True):
                 reported.append(np.array([side.ask(**ask, seed=seed) for seed in range(runs)]))
             means = [", ".join(f"{x:.4f}" for x in reported[-1].mean(axis=0)) for reported in found]
-            lines.append(f"| {stream} | ({rank}, {budget}) | {means[0]} | {means[1]} |")
-            print(lines[-1], file=sys.stderr, flush=True)
+            table.add(stream, f"({rank}, {budget})", *means)
     # (cells, runs, memories): a run's mean over the cells, then mean and spread of the runs.
     for name, reported in zip(("before", "now"), found, strict=True):
         means = np.mean(reported, axis=0)
@@ -174,8 +176,7 @@ def accuracies(new: Side, old: Side, runs: int) -> list[str]:
                 means.mean(axis=0), means.min(axis=0), means.max(axis=0), strict=True
             )
         )
-        lines += ["", f"Mean of the cells {name}, and the runs' least and most: {spread}"]
-    return lines
+        print(f"\nMean of the cells {name}, and the runs' least and most: {spread}")
 
 
 def main() -> int:
@@ -192,8 +193,7 @@ def main() -> int:
     folder = args.folder.resolve()
     new = Side(ROOT, Path(sys.executable))
     old = Side(folder, (args.python or folder / ".venv" / "bin" / "python").absolute())
-    lines = accuracies(new, old, args.rounds) if args.accuracy else speeds(new, old, args.rounds)
-    print("\n".join(lines))
+    (accuracies if args.accuracy else speeds)(new, old, args.rounds)
     new.close()
     old.close()
     return 0

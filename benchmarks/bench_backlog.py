@@ -23,6 +23,7 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
+from benchmarks.record import TIMES, Table
 from kerneltrack.trackers import OKFEBSpec
 from transforms.chunks import Chunk, matrix_column
 from transforms.track.order import Order
@@ -88,6 +89,8 @@ def main(most: int) -> int:
     """Measure every setting; return 0 if all drain in linear time."""
     counts = [count for count in CHUNKS if count <= most]
     good = True
+    columns = ["max_disorder, s", "rows a chunk", *(f"{n:,} chunks, s" for n in counts), "slope"]
+    table = Table("files", "backlog", columns, tolerance=TIMES)
     for max_disorder in (math.inf, 2.0):
         for rows in (1, 10):
             order = Order(max_disorder=max_disorder)
@@ -98,14 +101,9 @@ def main(most: int) -> int:
             seconds = [taken - idle for taken in seconds]
             found = slope(counts, seconds)
             good = good and found <= GOAL
-            times = "  ".join(
-                f"{count:,}: {taken:.2f} s" for count, taken in zip(counts, seconds, strict=True)
-            )
-            sys.stdout.write(
-                f"max_disorder {max_disorder:>4g} s, {rows:>2} rows a chunk: {times}  "
-                f"slope {found:.2f} {'ok' if found <= GOAL else 'NOT LINEAR'}\n"
-            )
-            sys.stdout.flush()
+            times = [f"{taken:.2f}" for taken in seconds]
+            table.add(f"{max_disorder:g}", rows, *times, f"{found:.2f}")
+    print("linear" if good else f"NOT LINEAR: a slope above {GOAL}")
     return 0 if good else 1
 
 

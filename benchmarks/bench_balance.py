@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks.bench_sets import inputs_of
 from benchmarks.defaults_sets import CHOSEN_ON, ORDERS, SETS, ordered, whole
 from benchmarks.prequential_sets import CHUNK, Stream
+from benchmarks.record import Table
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import Predictions
 from kerneltrack.learners.common.spec import WEIGHTS
@@ -46,8 +47,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8_000)
     parser.add_argument("--learners", nargs="+", default=["auto", "ridge"])
     args = parser.parse_args()
-    heads = "".join(f"{f'{weight}: acc':>16s}{'F1':>7s}{'recall':>7s}" for weight in WEIGHTS)
-    print(f"{'stream':18s}{'order':10s}{'learner':9s}{heads}")
+    table = Table("auto", "balance_streams", ["stream", "learner", *map(str, WEIGHTS)])
     found: dict[tuple[bool, str], list[list[float]]] = {}
     for name in args.sets:
         rows = whole(name)
@@ -60,22 +60,19 @@ def main() -> None:
                 continue
             given = inputs_of(stream)
             for learner in args.learners:
-                line, all_of = f"{name:18s}{order:10s}{learner:9s}", []
+                cells, all_of = [], []
                 for weight in WEIGHTS:
                     spec = parse_learner_spec({"learner": learner, "class_weight": weight})
                     three = figures(stream, learn_all(spec, given, stream.labels, None)[1])
                     all_of += [*three]
-                    line += "".join(
-                        f"{part:{width}.3f}" for part, width in zip(three, (16, 7, 7), strict=True)
-                    )
+                    cells.append(", ".join(f"{part:.3f}" for part in three))
                 found.setdefault((name in CHOSEN_ON, learner), []).append(all_of)
-                print(line, flush=True)
+                table.add(f"{name}, {order}", learner, *cells)
+    means = Table("auto", "balance", ["", *map(str, WEIGHTS)])
     for (chosen, learner), each in sorted(found.items()):
-        means = "".join(
-            f"{part:{width}.3f}"
-            for part, width in zip(np.mean(each, axis=0), (16, 7, 7) * len(WEIGHTS), strict=True)
-        )
-        print(f"{'chosen on' if chosen else 'held out':28s}{learner:9s}{means}")
+        threes = np.mean(each, axis=0).reshape(len(WEIGHTS), 3)
+        cells = [", ".join(f"{part:.3f}" for part in three) for three in threes]
+        means.add(f"{'chosen on' if chosen else 'held out'}, {learner}", *cells)
 
 
 if __name__ == "__main__":

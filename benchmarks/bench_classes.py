@@ -19,6 +19,7 @@ import math
 import numpy as np
 
 from benchmarks.prequential_sets import FloatArray, IntArray
+from benchmarks.record import Table
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, LogisticSpec, RidgeSpec
 from kerneltrack.learners.common import kept_classes
@@ -85,7 +86,7 @@ def main() -> None:
     args = parser.parse_args()
     made = {seed: streams(seed) for seed in range(args.seeds)}
     names = [*made[0]]
-    print(f"{'times':>8s}{'seeds':>10s}{'mean':>8s}" + "".join(f"{name:>8s}" for name in names))
+    table = Table("auto", "classes", ["times the rarest, seeds", "mean", *names])
     kept_classes.LEAST, kept_classes.NAMES_A_PLACE = args.least, COUNT
     for times in args.times:
         kept_classes.TIMES = times
@@ -95,8 +96,9 @@ def main() -> None:
         }
         for title, first in (("chosen on", 0), ("held out", 1)):
             means = np.mean([values for seed, values in found.items() if seed % 2 == first], axis=0)
-            line = "".join(f"{mean:8.3f}" for mean in means)
-            print(f"{times:8.2f}{title:>10s}{means.mean():8.3f}{line}", flush=True)
+            cells = (f"{mean:.3f}" for mean in (means.mean(), *means))
+            least = "first kept" if math.isinf(times) else f"{times:.2f}"
+            table.add(f"{least}, {title}", *cells)
 
 
 if __name__ == "__main__":

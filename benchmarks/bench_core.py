@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.record import TIMES, Table
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles import okfeb as oracle
 
@@ -97,14 +98,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     missed = 0
-    print("emit  row       oracle µs   core µs    ratio   goal")
+    columns = ["features", "row", "oracle, µs", "core, µs", "ratio", "goal"]
+    table = Table("okfeb", "core", columns, tolerance=TIMES)
     for case in CASES:
         slow, fast, ratio = measure(case, options.rounds)
         kind = "censored" if case.censored else "updated"
         missed += ratio < case.goal
-        verdict = "" if ratio >= case.goal else "  missed"
-        line = f"{case.emit:<5} {kind:<9} {slow:9.1f} {fast:9.2f} {ratio:8.1f} {case.goal:6.0f}"
-        print(line + verdict, flush=True)
+        verdict = "" if ratio >= case.goal else ": missed"
+        cells = f"{slow:.0f}", f"{fast:.2f}", f"{ratio:.0f}", f"{case.goal:.0f}{verdict}"
+        table.add(case.emit, kind, *cells)
     return 1 if options.check and missed else 0
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.record import TIMES, Table
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -114,19 +115,21 @@ def main() -> int:
     rounds = 5 if options.quick else 15
     rows = stream(3_000 if options.quick else 11_000)
     missed = 0
-    print("row             covariance µs   OK-FEB µs   ratio   goal")
+    columns = ["row", "covariance, µs", "OK-FEB, µs", "ratio", "goal"]
+    table = Table("covariance", "cost", columns, tolerance=TIMES)
     for name, pair in PAIRS.items():
         timed = compare(pair, rows, rounds)
         late = timed.ratio > MOST[name]
         missed += late
-        line = f"{name:<15} {timed.ours:13.2f} {timed.theirs:11.2f} {timed.ratio:7.2f}"
-        print(f"{line} {MOST[name]:6.1f}{'  missed' if late else ''}", flush=True)
+        cells = [f"{each:.2f}" for each in (timed.ours, timed.theirs, timed.ratio)]
+        table.add(name, *cells, f"{MOST[name]:g}{': missed' if late else ''}")
     costs, slope = growth(rounds, options.quick)
     missed += slope > STEEPEST
-    print("\nB  " + "".join(f"{budget:10d}" for budget in costs))
-    print("µs " + "".join(f"{cost:10.1f}" for cost in costs.values()))
-    verdict = "  missed" if slope > STEEPEST else ""
-    print(f"slope from B = {BUDGETS[-3]} on: {slope:.2f} (goal {STEEPEST:.1f}){verdict}")
+    heads = ["", *(f"B = {budget}" for budget in costs), f"slope from B = {BUDGETS[-3]} on", "goal"]
+    verdict = ": missed" if slope > STEEPEST else ""
+    growing = Table("covariance", "growth", heads, tolerance=TIMES)
+    cells = [f"{cost:.1f}" for cost in costs.values()]
+    growing.add("µs a row", *cells, f"{slope:.2f}", f"{STEEPEST:.1f}{verdict}")
     return 1 if options.check and missed else 0
 
 

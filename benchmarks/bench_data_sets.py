@@ -17,7 +17,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ import pyarrow.parquet as pq
 from scipy.linalg import eigvalsh
 
 from benchmarks.places import DATA, ROOT
+from benchmarks.record import Table
 from kerneltrack import codec
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
@@ -207,35 +207,31 @@ def _models(output: Path) -> Iterator[tuple[codec.Snapshot, npt.NDArray[Any], Ma
         yield codec.decode(data), row[at], z[at]
 
 
-def run(name: str, folder: Path) -> bool:
-    """Run one set's job, print a line, tell whether it holds what it should."""
+def run(name: str, folder: Path, table: Table) -> bool:
+    """Run one set's job, add a row, tell whether it holds what it should."""
     data_set = DATA_SETS[name]
     source = str(DATA / data_set.file)
     output = folder / name
     command = [sys.executable, "-m", "pipelines.cli", "track", source, *data_set.flags]
-    begin = time.perf_counter()
     subprocess.run(
         [*command, "--output", str(output)], check=True, stdout=subprocess.DEVNULL, cwd=ROOT
     )
-    seconds = time.perf_counter() - begin
     counts = json.loads((output / "run.json").read_text(encoding="utf-8"))["counts"]
     found = (counts["rows_out"], counts["rows_failed"])
     fit = fit_of_run(output, read_rows([source], data_set))
     good = found == data_set.counts and fit.ratio <= GOAL
-    sys.stdout.write(
-        f"{name:16s} in {counts['rows_in']:>8,} out {found[0]:>8,} failed {found[1]:>4,} "
-        f"models {counts['models']:>3} {seconds:6.1f} s  residual {fit.tracked:.4f} "
-        f"KPCA {fit.batch:.4f} ratio {fit.ratio:.3f} (worst model {fit.worst:.3f}) "
-        f"{'ok' if good else 'NOT WITHIN THE GOAL'}\n  {data_set.command()}\n"
-    )
-    sys.stdout.flush()
+    ratio = f"{fit.ratio:.2f}" if good else f"{fit.ratio:.2f}: not within the goal"
+    residuals = f"{fit.tracked:.3f}", f"{fit.batch:.3f}"
+    table.add(name, f"{found[0]:,} + {found[1]:,}", *residuals, ratio, f"{fit.worst:.2f}")
     return good
 
 
 def main(names: Sequence[str]) -> int:
     """Run the named sets, or all."""
     with tempfile.TemporaryDirectory() as folder:
-        good = [run(name, Path(folder)) for name in names or DATA_SETS]
+        columns = ["input", "rows out + failed", "tracked", "batch KPCA", "ratio", "worst model"]
+        table = Table("okfeb", "data_sets", columns)
+        good = [run(name, Path(folder), table) for name in names or DATA_SETS]
     return 0 if all(good) else 1
 
 

@@ -37,6 +37,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from benchmarks import defaults_peers as peers
+from benchmarks import record
 from benchmarks.bench_anchors import ARF, KNN, SRP, anchors_of
 from benchmarks.defaults_sets import CHOSEN_ON, ORDERS, OWN, SETS, ordered, whole
 from benchmarks.places import BUILD
@@ -265,44 +266,45 @@ def show(table: Table, results: list[Result]) -> None:
     """Print a line a stream, and each method's mean lead over the default and time."""
     shown = (DEFAULT, *BASELINES, peers.FOREST, SRP, ARF, KNN)
     names = ("default", "rows", "commonest", "last", "forest", "SRP", "ARF", "kNN")
-    print(f"\n{'stream':24s}", *(f"{name:>9s}" for name in names), f"{'regret':>9s}  best of all")
+    streams = record.Table("auto", "streams", ["", *names, "regret", "best of all"])
     for (name, order), leads in table.items():
-        line = (leads[method].merit if method in leads else math.nan for method in shown)
+        line = (f"{leads[each].merit:.4f}" if each in leads else "" for each in shown)
         regret, best = regret_of(leads)
-        print(f"{name + ', ' + order:24s}", *(f"{value:9.4f}" for value in line), end="")
-        print(f" {regret:9.4f}  {best}")
+        streams.add(f"{name}, {order}", *line, f"{regret:.4f}", best)
     methods = dict.fromkeys(result.method for result in results)
-    print(f"\n{'method':42s}{'mean lead':>12s}{'largest':>12s}{'µs a row':>12s}")
+    heads = ["method", "mean lead", "largest", "µs a row", "streams"]
+    means = record.Table("auto", "methods", heads)
     for method in methods:
         found = [leads[method].mean for leads in table.values() if method in leads]
         micros = [result.micros for result in results if result.method == method]
-        print(
-            f"{method:42s}{np.mean(found):12.4f}{max(found):12.4f}{np.median(micros):12.1f}"
-            f"   on {len(found)} streams"
-        )
-    sys.stdout.flush()
+        cells = f"{np.mean(found):.4f}", f"{max(found):.4f}", f"{np.median(micros):.1f}"
+        means.add(method, *cells, len(found))
 
 
 def show_margins(margins: list[Margin]) -> bool:
     """Print the mixture's loss over its best expert's; tell whether the bound is broken."""
-    print(f"\n{'stream':28s}{'over the best':>14s}{'bound':>10s}  best expert (log loss, nats)")
+    heads = ["", "loss over the best expert's, nats", "bound", "best expert"]
+    lines = record.Table("auto", "margins", heads)
     for margin in margins:
         title = f"{margin.name}, {margin.order} {margin.seed}"
-        print(f"{title:28s}{margin.loss:14.2f}{margin.bound:10.2f}  {margin.best}")
+        lines.add(title, f"{margin.loss:.2f}", f"{margin.bound:.2f}", margin.best)
     return any(margin.loss > margin.bound for margin in margins)
 
 
 def show_sure(found: list[Sure]) -> None:
     """Print how good the probabilities of the default were, and the means of the others."""
-    print(f"\n{'stream':28s}{'calibration':>12s}{'log loss':>10s}{'Brier':>8s}  of the default")
+    heads = ["of the default", "calibration error", "log loss", "Brier score"]
+    streams = record.Table("auto", "calibration_streams", heads)
     for line in (line for line in found if line.method == DEFAULT):
         title = f"{line.name}, {line.order} {line.seed}"
-        print(f"{title:28s}{line.gap:12.4f}{line.log_loss:10.4f}{line.brier:8.4f}")
+        streams.add(title, f"{line.gap:.4f}", f"{line.log_loss:.4f}", f"{line.brier:.4f}")
+    heads = ["", "calibration error", "largest", "log loss", "Brier score"]
+    means = record.Table("auto", "calibration", heads)
     for method in dict.fromkeys(line.method for line in found):
         values = np.array([line[-3:] for line in found if line.method == method])
         gap, log_loss, brier = values.mean(axis=0).tolist()
         largest = values[:, 0].max()
-        print(f"{method:42s}{gap:10.4f} (at most {largest:.4f}){log_loss:10.4f}{brier:8.4f}")
+        means.add(method, *(f"{each:.4f}" for each in (gap, largest, log_loss, brier)))
 
 
 def judge(table: Table, results: list[Result]) -> Iterator[tuple[str, float, bool]]:

@@ -14,8 +14,6 @@ walk, 512 rows of which the reference is made from (of people more, too), and ma
 rows, and one wherever the step from row to row is among the largest of those 512 rows. Then which
 channels the episodes of SKAB's valve are said to be of, beside how far each moved, and a made fleet
 of pumps, of which a few are broken: the list by severity, kinds, channels, since when.
-
-Tables go to build/benchmarks/detection.md.
 """
 
 from __future__ import annotations
@@ -40,7 +38,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.svm import OneClassSVM
 
 from benchmarks.detection_sets import NOT_CHANNELS, SETS, Recording, events, recordings
-from benchmarks.places import BUILD, DATA
+from benchmarks.places import DATA
+from benchmarks.record import Table
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from kerneltrack.monitor.reference.state import SETTLED
@@ -50,7 +49,6 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Peer = Callable[[FloatArray, int], FloatArray]
 
-OUT = BUILD / "detection.md"
 RANKED = ["skab", "tep", "asd", "smd"]
 """The sets that rows are ranked on."""
 ONSET, SINCE, SMOOTHING = 30, 20, 0.1
@@ -240,8 +238,8 @@ def judged(recording: Recording, scores: FloatArray) -> tuple[float, ...]:
     )
 
 
-def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
-    """Return the table of one set."""
+def compare(name: str, spec: ReferenceSpec, quick: bool) -> None:
+    """Print the table of one set."""
     scores: dict[str, list[tuple[float, ...]]] = {}
     seconds: dict[str, float] = {}
 
@@ -273,17 +271,14 @@ def compare(name: str, spec: ReferenceSpec, quick: bool) -> list[str]:
                 take(key + suffix, recording, peer, rows)
         for key, peer in () if quick else SLOW.items():
             take(key, recording, peer, plain)
-    lines = [f"### {name}", "", "| | ROC-AUC | AP | VUS-PR | onset AUC | s |"]
-    lines += ["|---" * 6 + "|"]
+    table = Table("reference", name, ["", "ROC-AUC", "AP", "VUS-PR", "onset AUC"])
     for key, each in scores.items():
-        cells = " | ".join(f"{mean:.3f}" for mean in np.mean(each, axis=0))
-        spent = seconds.get(key)
-        lines.append(f"| {key} | {cells} | {'' if spent is None else f'{spent:.1f}'} |")
-    return [*lines, ""]
+        table.add(key, *(f"{mean:.3f}" for mean in np.mean(each, axis=0)))
+    print("\n" + ", ".join(f"{key} {spent:.1f} s" for key, spent in seconds.items()))
 
 
-def named(spec: ReferenceSpec) -> list[str]:
-    """Return the table of which channels the episodes of SKAB's valve are said to be of."""
+def named(spec: ReferenceSpec) -> None:
+    """Print the table of which channels the episodes of SKAB's valve are said to be of."""
     names = pq.read_schema(DATA / "anomaly" / f"{SETS['skab']}.parquet").names
     channels = [column for column in names if column not in NOT_CHANNELS]
     first, shares, moved = np.zeros(len(channels), int), np.zeros(len(channels)), []
@@ -294,14 +289,12 @@ def named(spec: ReferenceSpec) -> list[str]:
                 first[int(episode.shares.argmax())] += 1
                 shares += episode.shares
         moved.append(np.abs(standardised(recording.rows, recording.train)[odd].mean(axis=0)))
-    lines = ["| channel | first in | mean share | deviations that it moved, median |"]
-    lines += ["|---" * 4 + "|"]
+    columns = ["channel", "first in", "mean share", "deviations that it moved, median"]
+    table = Table("reference", "valve_channels", columns)
     every = int(first.sum())
     found = zip(channels, first, shares / every, np.median(moved, axis=0), strict=True)
-    lines += [
-        f"| {name} | {n} of {every} | {share:.2f} | {far:.1f} |" for name, n, share, far in found
-    ]
-    return lines
+    for name, count, share, far in found:
+        table.add(name, f"{count} of {every}", f"{share:.2f}", f"{far:.1f}")
 
 
 def stretches(taken: int) -> Iterator[tuple[str, FloatArray, int]]:
@@ -334,8 +327,8 @@ def _stretches() -> Iterator[tuple[str, FloatArray]]:
         yield WALK, rows[(people == person) & (doing == WALKING)]
 
 
-def rates(spec: ReferenceSpec) -> list[str]:
-    """Return the table of measured over stated false alarms."""
+def rates(spec: ReferenceSpec) -> None:
+    """Print the table of measured over stated false alarms."""
     counts: dict[str, FloatArray] = {}
     for name, rows, taken in stretches(spec.rows):
         spec = dataclasses.replace(spec, rows=taken)
@@ -359,19 +352,18 @@ def rates(spec: ReferenceSpec) -> list[str]:
         "every 100 rows",
         *(f"step, {predictions}" for predictions in stated_at),
     ]
-    lines = [f"| rows without faults | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    table = Table("reference", "still_rates", ["rows without faults", *heads])
     for name, (total, every, *found) in counts.items():
         ours, steps = found[: len(RATES)], found[len(RATES) :]
         cells = [
             f"{many:.0f} of {total * rate:.0f}" for many, rate in zip(ours, RATES, strict=True)
         ]
         cells += [f"{every:.0f}", *(f"{many:.0f}" for many in steps)]
-        lines.append(f"| {name} | {total:,.0f} | " + " | ".join(cells) + " |")
-    return lines
+        table.add(name, f"{total:,.0f}", *cells)
 
 
-def pumps_found(count: int, many: int | None, spec: ReferenceSpec) -> list[str]:
-    """Return what the reference says of a fleet."""
+def pumps_found(count: int, many: int | None, spec: ReferenceSpec) -> None:
+    """Print what the reference says of a fleet."""
     listed, broken = [], 0
     begin = time.process_time()
     for number, pump in enumerate(pumps(count, many=many)):
@@ -385,19 +377,18 @@ def pumps_found(count: int, many: int | None, spec: ReferenceSpec) -> list[str]:
             listed.append((worst.severity, number, pump, worst))
     spent = time.process_time() - begin
     listed.sort(key=lambda item: -item[0])
-    lines = [f"{count} pumps, {broken} of them broken, {spent:.0f} s.", ""]
-    lines += ["| place | pump | broken | said | channels | said | since | said |", "|---" * 8 + "|"]
+    print(f"\n{count} pumps, {broken} of them broken, {spent:.0f} s.")
+    columns = ["place", "pump", "broken", "found", "channels", "found", "since", "found"]
+    table = Table("reference", "pumps", columns)
     right = np.zeros(3, np.int64)
     for place, (_, number, pump, episode) in enumerate(listed[: broken + 10], 1):
         most = np.argsort(-episode.shares)[: max(len(pump.channels), 1)]
         if pump.kind is not None:
             named = sorted(most.tolist()) == list(pump.channels)
             right += episode.kind == pump.kind, named, abs(episode.start - pump.since) <= SINCE
-        lines.append(
-            f"| {place} | {number} | {pump.kind or ''} | {episode.kind} | "
-            f"{', '.join(map(str, pump.channels))} | {', '.join(map(str, sorted(most.tolist())))} "
-            f"| {pump.since or ''} | {episode.start} |"
-        )
+        channels = (", ".join(map(str, each)) for each in (pump.channels, sorted(most.tolist())))
+        what = pump.kind or "", episode.kind, *channels
+        table.add(place, number, *what, pump.since or "", episode.start)
     false = sum(pump.kind is None for _, _, pump, _ in listed)
     missed = broken - (len(listed) - false)
     first = sum(pump.kind is not None for _, _, pump, _ in listed[:broken])
@@ -407,7 +398,7 @@ def pumps_found(count: int, many: int | None, spec: ReferenceSpec) -> list[str]:
         f"Right of those that are broken: kind {right[0]}, channels {right[1]},",
         f"since when within {SINCE} rows {right[2]}.",
     ]
-    return [*lines, "", " ".join(predictions)]
+    print("\n" + " ".join(predictions))
 
 
 def main() -> int:
@@ -420,27 +411,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="without the slow online detectors")
     args = parser.parse_args()
     spec = ReferenceSpec(learning=args.learning)
-    lines = []
     for name in args.sets:
-        found = compare(name, spec, args.quick)
-        print("\n".join(found), flush=True)
-        lines += found
-    rest = [
-        "### Rates",
-        "",
-        *rates(spec),
-        "",
-        "### Channels named on SKAB's valve",
-        "",
-        *named(dataclasses.replace(spec, false_alarms=1.0, per=round(1 / RATES[-1]))),
-        "",
-        "### A made fleet",
-        "",
-        *pumps_found(args.fleet, args.broken, spec),
-    ]
-    print("\n".join(rest))
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text("\n".join(lines + rest) + "\n", encoding="utf-8")
+        compare(name, spec, args.quick)
+    rates(spec)
+    named(dataclasses.replace(spec, false_alarms=1.0, per=round(1 / RATES[-1])))
+    pumps_found(args.fleet, args.broken, spec)
     return 0
 
 

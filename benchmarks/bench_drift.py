@@ -1,6 +1,6 @@
 """Drift alerts on streams whose changes are known: how many are found, when, and false alarms.
 
-    python benchmarks/bench_drift.py [--seeds FIRST COUNT]
+    python -m benchmarks.bench_drift [--seeds FIRST COUNT] [--no-motionsense]
 
 The two-spheroid stream: 12,000 rows uniform on a spheroid stretched along x, then 2,000 on one
 stretched along y, and so on in turn: eight changes, eight seeds (0 to 7). False alarms are counted
@@ -22,7 +22,7 @@ import argparse
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 from river.drift import ADWIN, PageHinkley
 
 from benchmarks.places import DATA
+from benchmarks.record import Table
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
@@ -46,6 +47,7 @@ LEARNED = 2_000
 WITHIN = 100
 OWNED = 500
 HORIZONS = (100, 250, 500)
+COLUMNS = (*(f"within {rows}" for rows in HORIZONS), "median delay", "false in 10,000")
 MOST_FALSE = 1
 DEFAULT_TRACKER = "default: r = 10, B = 20"
 
@@ -140,15 +142,20 @@ DETECTORS: dict[str, Detector] = {
 }
 
 
+def changing(seed: int) -> tuple[FloatArray, IntArray]:
+    """Return rows of the two-spheroid stream, and the first rows of its regimes but the first."""
+    counts = [STATIC] + [BETWEEN] * CHANGES
+    rng = np.random.default_rng(seed)
+    rows = np.vstack([spheroid(rng, count, axis=k % 2) for k, count in enumerate(counts)])
+    return rows, np.cumsum(counts)[:-1]
+
+
 def spheroids(seeds: range) -> dict[str, list[Case]]:
     """Track the two-spheroid stream with each tracker: a case a seed."""
-    counts = [STATIC] + [BETWEEN] * CHANGES
-    changes = np.cumsum(counts)[:-1]
     kinds = ["new" if place % 2 == 0 else "back" for place in range(CHANGES)]
     cases: dict[str, list[Case]] = {name: [] for name in TRACKERS}
     for seed in seeds:
-        rng = np.random.default_rng(seed)
-        rows = np.vstack([spheroid(rng, count, axis=k % 2) for k, count in enumerate(counts)])
+        rows, changes = changing(seed)
         for name, fields in TRACKERS.items():
             spec = OKFEBSpec(rank=10, emit="q", seed=seed, **fields)
             cases[name].append(Case(run_all(spec, rows)[1].loss, changes, kinds))
@@ -157,7 +164,12 @@ def spheroids(seeds: range) -> dict[str, list[Case]]:
 
 def motionsense() -> dict[str, Case]:
     """Track motionsense's subjects, r = 10, B = 15; empty without the data."""
-    path = DATA / "motionsense.parquet"
+    return {name: case for name, (_, case) in labelled("motionsense").items()}
+
+
+def labelled(name: str) -> dict[str, tuple[FloatArray, Case]]:
+    """Track a labelled set's models, r = 10, B = 15: rows and case; empty without the data."""
+    path = DATA / f"{name}.parquet"
     if not path.exists():
         return {}
     table = pq.read_table(path).sort_by([("model_id", "ascending"), ("time", "ascending")])
@@ -171,7 +183,7 @@ def motionsense() -> dict[str, Case]:
         _, features = run_all(OKFEBSpec(rank=10, budget=15, emit="q"), rows[own])
         changes = np.flatnonzero(label[1:] != label[:-1]) + 1
         kinds = [f"{label[row - 1]} to {label[row]}" for row in changes]
-        cases[str(model)] = Case(features.loss, changes, kinds)
+        cases[str(model)] = rows[own], Case(features.loss, changes, kinds)
     return cases
 
 
@@ -209,39 +221,24 @@ def quantile(delays: FloatArray, share: float) -> str:
     return f"{np.quantile(found, share):.0f}" if len(found) else "-"
 
 
-def line(cells: Sequence[object]) -> None:
-    """Print a line of a table."""
-    sys.stdout.write("| " + " | ".join(map(str, cells)) + " |\n")
-
-
-def head(title: str, cells: Sequence[str]) -> None:
-    """Print a title and the head of a table."""
-    sys.stdout.write(f"\n{title}\n\n")
-    line(cells)
-    line(["---"] * len(cells))
-
-
 def show_spheroids(seeds: range) -> bool:
     """Print the tables of the two-spheroid stream; tell whether the goal is met."""
     cases = spheroids(seeds)
-    head(
-        f"Two spheroids, the default detector, {len(seeds)} seeds: changes found within {WITHIN}",
-        ["tracker", "new shape", "back", "median delay", "longest", "false in 10,000 (worst seed)"],
-    )
+    print(f"\nTwo spheroids, the default detector, {len(seeds)} seeds: found within {WITHIN}")
+    heads = ["tracker", "new shape", "back", "median delay", "longest", "false in 10,000 (worst)"]
+    table = Table("drift", "spheroids", heads)
     good = False
     for name, runs in cases.items():
         result = score(DETECTORS["default"], runs)
         found, false = result.delays <= WITHIN, static_false(result)
         new = result.kinds == "new"
-        line(
-            [
-                name,
-                f"{found[new].sum()} of {new.sum()}",
-                f"{found[~new].sum()} of {(~new).sum()}",
-                quantile(result.delays, 0.5),
-                quantile(result.delays, 1.0),
-                f"{np.mean(false):.2f} ({max(false)})",
-            ]
+        table.add(
+            name,
+            f"{found[new].sum()} of {new.sum()}",
+            f"{found[~new].sum()} of {(~new).sum()}",
+            quantile(result.delays, 0.5),
+            quantile(result.delays, 1.0),
+            f"{np.mean(false):.2f} ({max(false)})",
         )
         if name == DEFAULT_TRACKER:
             good = bool(found.all()) and max(false) <= MOST_FALSE
@@ -251,16 +248,12 @@ def show_spheroids(seeds: range) -> bool:
         "paper, B = 20, β = .9",
         "paper, B = 50, β = .9",
     ]
-    head(
-        f"The same with other detectors: share found within {WITHIN} / false in 10,000 static rows",
-        ["detector", *shown],
-    )
+    print(f"\nOther detectors: share found within {WITHIN} / false in 10,000 static rows")
+    table = Table("drift", "spheroids_detectors", ["detector", *shown])
     for name, detector in DETECTORS.items():
         results = [score(detector, cases[tracker]) for tracker in shown]
-        line(
-            [name]
-            + [f"{each.found(WITHIN):.2f} / {np.mean(static_false(each)):.2f}" for each in results]
-        )
+        both = (f"{r.found(WITHIN):.2f} / {np.mean(static_false(r)):.2f}" for r in results)
+        table.add(name, *both)
     return good
 
 
@@ -271,40 +264,33 @@ def show_motionsense() -> None:
         sys.stdout.write(f"\nmotionsense left out: it is not in {DATA}\n")
         return
     changes = sum(len(case.changes) for case in cases.values())
-    columns = [*(f"within {rows}" for rows in HORIZONS), "median delay", "false in 10,000"]
-    head(
-        f"motionsense, {len(cases)} subjects, {changes} changes of activity",
-        ["detector", *columns, "µs a row"],
-    )
+    columns = COLUMNS
+    print(f"\nmotionsense, {len(cases)} subjects, {changes} changes of activity")
+    table = Table("drift", "motionsense", ["detector", *columns])
     results = {name: score(detector, cases.values()) for name, detector in DETECTORS.items()}
     for name, result in results.items():
-        line([name, *_cells(result), f"{result.seconds / result.rows * 1e6:.2f}"])
-    head("The default detector by subject", ["subject", "changes", *columns])
+        table.add(name, *cells(result))
+    micros = {name: f"{each.seconds / each.rows * 1e6:.2f}" for name, each in results.items()}
+    print("\nµs a row: " + ", ".join(f"{name} {each}" for name, each in micros.items()))
+    table = Table("drift", "subjects", ["subject", "changes", *columns])
     for name, case in cases.items():
-        line([name, len(case.changes), *_cells(score(DETECTORS["default"], [case]))])
+        table.add(name, len(case.changes), *cells(score(DETECTORS["default"], [case])))
     own = results["default"]
-    head(
-        "The default detector by kind of change",
-        [
-            "change",
-            "number",
-            *(f"within {rows}" for rows in HORIZONS),
-            "median delay",
-            "not found",
-            "of them just after an alert",
-        ],
-    )
+    within = [f"within {rows}" for rows in HORIZONS]
+    last = ["median delay", "not found", "of them just after an alert"]
+    table = Table("drift", "changes", ["change", "number", *within, *last])
     missed, deaf = np.isnan(own.delays), own.since <= DriftSpec().settle
     for kind in np.unique(own.kinds):
         here = own.kinds == kind
         delays = own.delays[here]
         found = [f"{np.mean(delays <= rows):.2f}" for rows in HORIZONS]
         left = [(missed & here).sum(), (missed & deaf & here).sum()]
-        line([kind, len(delays), *found, quantile(delays, 0.5), *left])
+        table.add(kind, len(delays), *found, quantile(delays, 0.5), *left)
     _show_false(own, list(cases.values()))
 
 
-def _cells(result: Score) -> list[str]:
+def cells(result: Score) -> list[str]:
+    """Return shares found within `HORIZONS`, the median delay, and false alarms in 10,000 rows."""
     false = sum(map(len, result.false)) / result.rows * 10_000
     found = [f"{result.found(rows):.2f}" for rows in HORIZONS]
     return [*found, quantile(result.delays, 0.5), f"{false:.2f}"]
@@ -321,19 +307,22 @@ def _show_false(result: Score, cases: list[Case]) -> None:
             rows[name] = rows.get(name, 0) + int(stop - start)
             here = int(((false >= start) & (false < stop)).sum())
             alarms[name] = alarms.get(name, 0) + here
-    head("Its false alarms by activity", ["activity", "rows", "false", "in 10,000"])
+    table = Table("drift", "activities", ["activity", "rows", "false", "in 10,000"])
     for name in sorted(rows):
         rate = alarms[name] / rows[name] * 10_000
-        line([name, f"{rows[name]:,}", alarms[name], f"{rate:.2f}"])
+        table.add(name, f"{rows[name]:,}", alarms[name], f"{rate:.2f}")
 
 
 def main() -> int:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", nargs=2, type=int, default=(0, 8), metavar=("FIRST", "COUNT"))
-    first, count = parser.parse_args().seeds
+    parser.add_argument("--no-motionsense", action="store_true", help="leave motionsense out")
+    options = parser.parse_args()
+    first, count = options.seeds
     good = show_spheroids(range(first, first + count))
-    show_motionsense()
+    if not options.no_motionsense:
+        show_motionsense()
     sys.stdout.write(f"\nspheroids, tracked by default: goal {'met' if good else 'MISSED'}\n")
     return 0 if good else 1
 

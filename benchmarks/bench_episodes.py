@@ -17,8 +17,6 @@ limit is the lowest multiple of each recording's highest score of the normal par
 with no more false alarms than the reference beside it: the peers know the labels for that, the
 references do not. `armed`: the share of the rows after the normal part at which `auto` may open
 episodes.
-
-The table goes to build/benchmarks/episodes.md.
 """
 
 from __future__ import annotations
@@ -35,14 +33,13 @@ from scipy.signal import argrelmax
 
 from benchmarks.bench_detection import PEER_COLUMNS, PEER_LAGS, lagged, pca, smoothed, standardised
 from benchmarks.detection_sets import SETS, Recording, events, recordings
-from benchmarks.places import BUILD
+from benchmarks.record import Table
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.reference.spec import LEAST_MEMORY
 
 FloatArray = npt.NDArray[np.float64]
 
-OUT = BUILD / "episodes.md"
 QUIET = 60
 """Rows below its limit after which a peer's alarm is over."""
 WINDOWED_COLUMNS = 256
@@ -170,8 +167,8 @@ def references(recording: Recording) -> dict[str, ReferenceSpec]:
     }
 
 
-def compare(name: str) -> list[str]:
-    """Return the lines of one set."""
+def compare(name: str, table: Table) -> None:
+    """Add the rows of one set."""
     every = list(recordings(name))
     totals: dict[str, Tally] = {}
     armed: dict[str, list[float]] = {}
@@ -181,14 +178,12 @@ def compare(name: str) -> list[str]:
             totals[key] = totals.get(key, Tally()).plus(counted(recording, spans))
             armed.setdefault(key, []).append(share)
     peers = {key: curve(every, peer) for key, peer in PEERS.items()}
-    lines = []
     for key, total in totals.items():
         beside = [best_within(found, total.false) for found in peers.values()]
         cells = [f"{np.mean(armed[key]):.2f}", f"{total.open / total.normal:.3f}"]
         cells += [f"{total.noticed} of {total.events}", f"{total.false}"]
         cells += [f"{other.noticed} ({other.open / other.normal:.3f})" for other in beside]
-        lines.append(f"| {name} | {key} | {' | '.join(cells)} |")
-    return lines
+        table.add(name, key, *cells)
 
 
 def main() -> int:
@@ -198,14 +193,9 @@ def main() -> int:
     args = parser.parse_args()
     heads = ["set", "reference", "armed", "open", "noticed", "false"]
     heads += [f"{peer}, noticed (open)" for peer in PEERS]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    print("\n".join(lines), flush=True)
+    table = Table("reference", "episodes", heads)
     for name in args.sets:
-        found = compare(name)
-        print("\n".join(found), flush=True)
-        lines += found
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        compare(name, table)
     return 0
 
 

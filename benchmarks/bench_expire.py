@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.live_cluster import worker_memory
+from benchmarks.record import TIMES, Table
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.main import main as kerneltrack
@@ -95,16 +96,20 @@ def measure(cluster: LocalCluster, models: int, flags: Sequence[str], folder: Pa
     snapshots = ("--snapshots", str(folder / "snapshots"))
     expiring = ("--expire-after", SILENT, "--parallelism=2", *snapshots, *flags)
     job = live.start(*expiring)
+    columns = ["models that came and went", "checkpoint, MB", "ms", "worker, MB", "s"]
+    table = Table("live", "expire", columns, tolerance=TIMES)
     for tenth in range(TENTHS):
         begin = time.monotonic()
         some = range(tenth * models // TENTHS, (tenth + 1) * models // TENTHS)
         send(live, some, 0, ROWS)
         wait_until_gone(folder / "snapshots", some.stop * STEPS)
         newest = cluster.ask_flink(f"/jobs/{job}/checkpoints")["latest"]["completed"]
-        say(
-            f"{some.stop:>7,} models: checkpoint {newest['state_size'] / 1e6:.2f} MB, "
-            f"{newest['end_to_end_duration']} ms; "
-            f"worker {worker_memory(cluster.folder) / 1e6:.0f} MB; {time.monotonic() - begin:.0f} s"
+        table.add(
+            f"{some.stop:,}",
+            f"{newest['state_size'] / 1e6:.2f}",
+            newest["end_to_end_duration"],
+            f"{worker_memory(cluster.folder) / 1e6:.0f}",
+            f"{time.monotonic() - begin:.0f}",
         )
     if kerneltrack(["stop", *live.place, "--savepoint"]):
         return 1

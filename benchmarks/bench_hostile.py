@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.record import TIMES, Table
 from tests.e2e.clusters import running
 from tests.e2e.hostile_live import assert_undisturbed
 
@@ -24,16 +25,14 @@ FORMS = (("json", False), ("arrow", True), ("avro", False))
 def main(messages: int) -> int:
     """Run all forms; a check that fails raises."""
     with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "cluster") as cluster:
+        columns = ["form", "hostile messages, each a dead letter", "restarts", "s"]
+        table = Table("live", "hostile", columns, tolerance=TIMES)
         for form, by_record in FORMS:
             begin = time.monotonic()
             count = -(-messages // len(FORMS))
             assert_undisturbed(cluster, form, count, by_record, Path(folder))
             seconds = time.monotonic() - begin
-            sys.stdout.write(
-                f"{form}: {count:,} hostile messages, each one dead letter; good rows unchanged, "
-                f"workers the same, 0 restarts; {seconds:.0f} s with the job's start\n"
-            )
-            sys.stdout.flush()
+            table.add(form, f"{count:,}", 0, f"{seconds:.0f}")
     return 0
 
 

@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.places import DATA, ROOT
+from benchmarks.record import TIMES, Table
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
 
@@ -163,14 +164,15 @@ def compare(runs: int) -> bool:
     limit = 1.6 * (read + core + write) + 6
     each = ", ".join(f"{found.seconds:.1f}" for found in jobs)
     sums = ", ".join(f"{sum(found):.1f}" for found in alone)
-    sys.stdout.write(
-        f"job {job:.2f} s ({each}; its own account: {record['seconds']}), "
-        f"peak {max(found.peak for found in jobs):.0f} MB\n"
-        f"parts {read + core + write:.2f} s ({sums}): read {read:.2f} + core {core:.2f} + write "
-        f"{write:.2f}; bytes written {written:,} and {plain:,}\n"
-        f"goal 1.6 x parts + 6 s = {limit:.2f} s: {'met' if job <= limit else 'NOT MET'}; "
-        f"(job - 6 s) / parts = {(job - 6) / (read + core + write):.2f}\n"
-    )
+    table = Table("files", "job", ["", "s", "each", "MB"], tolerance=TIMES)
+    peak = max(found.peak for found in jobs)
+    table.add("the job", f"{job:.2f}", each, f"{peak:.0f} of memory, {written / 1e6:.0f} written")
+    table.add("its parts", f"{read + core + write:.2f}", sums, f"{plain / 1e6:.0f} written")
+    for name, part in (("read", read), ("core", core), ("write", write)):
+        table.add(f"of them {name}", f"{part:.2f}", "", "")
+    met = "met" if job <= limit else "NOT MET"
+    table.add("goal: 1.6 × parts + 6 s", f"{limit:.2f}", met, "")
+    print(f"\nThe job's own account: {record['seconds']}")
     return bool(job <= limit)
 
 
@@ -207,11 +209,12 @@ def extreme(name: str, models: int, rows: int) -> None:
         done = run_job(folder / "in.parquet", folder / "out", flags)
         record = json.loads((folder / "out" / "run.json").read_text(encoding="utf-8"))
         counts = record["counts"]
-    sys.stdout.write(
-        f"{name}: {counts['models']:,} models, {counts['rows_in']:,} rows in, "
-        f"{counts['rows_out']:,} out; {done.seconds:.1f} s ({record['seconds']}), peak "
-        f"{done.peak:.0f} MB; input {size / 2**20:.0f} MB in Arrow\n"
-    )
+    columns = ["models", "rows in", "out", "s", "peak, MB", "input in Arrow, MB"]
+    table = Table("files", name, columns, tolerance=TIMES)
+    passed = f"{counts['rows_in']:,}", f"{counts['rows_out']:,}"
+    sizes = f"{done.seconds:.1f}", f"{done.peak:.0f}", f"{size / 2**20:.0f}"
+    table.add(f"{counts['models']:,}", *passed, *sizes)
+    print(f"\nThe job's own account: {record['seconds']}")
 
 
 ADDITIONS = {
@@ -238,15 +241,12 @@ def additions(runs: int) -> bool:
                 plain.append(before)
                 ratios[name].append(found.seconds / before.seconds)
                 peaks[name] = max(peaks[name], found.peak)
-    sys.stdout.write(
-        f"plain job {statistics.median(found.seconds for found in plain):.1f} s, peak "
-        f"{max(found.peak for found in plain):.0f} MB\n"
-    )
+    table = Table("files", "additions", ["job with", "times", "each", "peak, MB"], tolerance=TIMES)
+    seconds = f"{statistics.median(found.seconds for found in plain):.1f} s"
+    table.add("nothing", "1", seconds, f"{max(found.peak for found in plain):.0f}")
     for name, shares in ratios.items():
-        each = ", ".join(f"{share - 1:+.0%}" for share in shares)
-        sys.stdout.write(
-            f"{name:8} {statistics.median(shares) - 1:+.0%} ({each}), peak {peaks[name]:.0f} MB\n"
-        )
+        each = ", ".join(f"{share:.2f}" for share in shares)
+        table.add(name, f"{statistics.median(shares):.2f}", each, f"{peaks[name]:.0f}")
     good = statistics.median(ratios["learner"]) <= 1 + LEARNER_SHARE
     sys.stdout.write(f"goal: a learner adds 30 % at most: {'met' if good else 'NOT MET'}\n")
     return good
@@ -263,9 +263,9 @@ def main() -> int:
     if args.additions:
         return 0 if additions(args.runs) else 1
     if args.many_models:
-        extreme("many models", 100_000, 10)
+        extreme("many_models", 100_000, 10)
     if args.one_model:
-        extreme("one model", 1, 2_000_000)
+        extreme("one_model", 1, 2_000_000)
     if args.many_models or args.one_model:
         return 0
     return 0 if compare(args.runs) else 1

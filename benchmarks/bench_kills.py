@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.record import TIMES, Table
 from pipelines.cli.main import main as kerneltrack
 from pipelines.topics.read_output import Once, OutputReader
 from tests.e2e.clusters import LocalCluster, wait_for
@@ -158,14 +159,13 @@ def main(arguments: Sequence[str]) -> int:
             kerneltrack(["stop", *live.place])
     finally:
         kerneltrack(["cluster", "down", "--folder", args.folder, "--wipe"])
+    columns = ["killed", "times", "back after, median, s", "longest"]
+    table = Table("live", "kills", columns, tolerance=TIMES)
     for victim in VICTIMS:
         seconds = [kill.recovery for kill in kills if kill.victim == victim]
         if seconds:
             middle = statistics.median(seconds)
-            say(
-                f"{victim}: {len(seconds)} kills, recovery median {middle:.1f} s, "
-                f"longest {max(seconds):.1f} s"
-            )
+            table.add(victim, len(seconds), f"{middle:.1f}", f"{max(seconds):.1f}")
     lost, other = (
         len(wanted.keys() - found.keys()),
         sum(found.get(row) != content for row, content in wanted.items()),

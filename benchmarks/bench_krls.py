@@ -1,27 +1,30 @@
-"""Regressors against KRLS-T, on sets in their own order and shuffled.
+"""Regressors against KRLS-T and ALD-KRLS, on sets in their own order and shuffled.
 
     python -m benchmarks.bench_krls [--sets cadata ...] [--held-out] [--rows 8000] [--orders 3]
-                                    [--budget 120]
+                                    [--budget 120] [--peers KRLS-T ALD-KRLS]
 
 Each row is predicted from the row itself, standardised by the first ones, then learned. `auto`, a
-recursive ridge on rows and KRLS-T with as many stored rows as `auto` has landmarks; KRLS-T's width,
-noise and memory are those of 27 settings with the least error on the first 1,000 rows (ours are the
-defaults). The figure is the RMSE over the standard deviation of the target, on the rows behind
-these 1,000; µs a row of KRLS-T are NumPy's.
+recursive ridge on rows, and KRLS-T and ALD-KRLS with as many stored rows as `auto` has landmarks.
+KRLS-T's width, noise and memory are those of 27 settings with the least error on the first 1,000
+rows, ALD-KRLS's width and ν those of 16 (ours are the defaults). The figure is the RMSE over the
+standard deviation of the target, on the rows behind these 1,000; µs a row of the two are NumPy's.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from benchmarks.bench_sets import inputs_of
 from benchmarks.defaults_sets import ORDERS, OWN, ordered
+from benchmarks.krls_ald import tuned_squares
 from benchmarks.krls_tracker import CHOSEN_BY, tuned_tracker
 from benchmarks.prequential_sets import FloatArray, Stream
+from benchmarks.record import TIMES, Table
 from benchmarks.target_sets import HELD_OUT, SETS
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
@@ -30,12 +33,16 @@ OURS: dict[str, LearnerSpec] = {
     "auto": AutoSpec(task="regression"),
     "ridge": RidgeSpec(task="regression"),
 }
-KRLS_T = "KRLS-T"
-METHODS = (*OURS, KRLS_T)
+PEERS: dict[str, Callable[[FloatArray, FloatArray, int], tuple[FloatArray, object]]] = {
+    "KRLS-T": tuned_tracker,
+    "ALD-KRLS": tuned_squares,
+}
 
 
-def errors_of(stream: Stream, budget: int) -> Iterator[tuple[str, float, float, str]]:
-    """Yield method, relative RMSE, µs a row and the setting chosen, of each method."""
+def errors_of(
+    stream: Stream, budget: int, peers: Sequence[str]
+) -> Iterator[tuple[str, float, float, str]]:
+    """Yield method, relative RMSE, µs a row and the setting chosen, of ours and of some peers."""
     given, targets = inputs_of(stream), np.asarray(stream.labels, np.float64)
     truth = targets[CHOSEN_BY:]
 
@@ -49,10 +56,11 @@ def errors_of(stream: Stream, budget: int) -> Iterator[tuple[str, float, float, 
         if predictions.value is None:
             raise ValueError("no targets")
         yield name, relative(predictions.value), micros, ""
-    begin = time.process_time()
-    reported, setting = tuned_tracker(given, targets, budget)
-    micros = (time.process_time() - begin) / len(given) * 1e6
-    yield KRLS_T, relative(reported), micros, str(setting)
+    for name in peers:
+        begin = time.process_time()
+        predicted, setting = PEERS[name](given, targets, budget)
+        micros = (time.process_time() - begin) / len(given) * 1e6
+        yield name, relative(predicted), micros, str(setting)
 
 
 def main() -> int:
@@ -63,23 +71,29 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=8_000)
     parser.add_argument("--orders", type=int, default=3, help="Shuffled orders.")
     parser.add_argument("--budget", type=int, default=120)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=[*PEERS])
     args = parser.parse_args()
     sets = args.sets or [*(HELD_OUT if args.held_out else SETS)]
-    print(f"{'set':10s}{'order':10s}" + "".join(f"{name:>9s}" for name in METHODS))
+    methods = (*OURS, *args.peers)
+    name = "krls" if "KRLS-T" in args.peers else "krls_ald"
+    table = Table("auto", f"{name}_held_out" if args.held_out else name, ["", *methods])
+    spent: dict[str, list[float]] = {method: [] for method in methods}
     behind = 0
     for name in sets:
         rows = {**SETS, **HELD_OUT}[name]()
         for order in ORDERS:
-            found: dict[str, list[float]] = {method: [] for method in METHODS}
+            found: dict[str, list[float]] = {method: [] for method in methods}
             for seed in range(1 if order == OWN else args.orders):
                 stream = ordered(rows, order, seed, args.rows)
-                for method, error, micros, setting in errors_of(stream, args.budget):
+                for method, error, micros, setting in errors_of(stream, args.budget, args.peers):
                     found[method].append(error)
-                    print(f"    {method}: {error:.4f}, {micros:.0f} µs a row {setting}", flush=True)
+                    spent[method].append(micros)
+                    print(f"{method}: {error:.4f} {setting}", file=sys.stderr, flush=True)
             means = {method: float(np.mean(errors)) for method, errors in found.items()}
             behind += means["auto"] > min(means.values())
-            line = "".join(f"{mean:9.4f}" for mean in means.values())
-            print(f"{name:10s}{order:10s}{line}", flush=True)
+            table.add(f"{name}, {order}", *(f"{mean:.4f}" for mean in means.values()))
+    table = Table("auto", "krls_times", ["", *methods], tolerance=TIMES)
+    table.add("µs a row, median", *(f"{np.median(each):.0f}" for each in spent.values()))
     print(f"auto is behind on {behind} of {len(sets) * len(ORDERS)} streams")
     return int(behind > 0)
 

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from benchmarks.places import DATA
+from benchmarks.record import EXACT, TIMES, Table
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     HingeSpec,
@@ -132,16 +133,18 @@ def rmse(spec: LearnerSpec, rows: FloatArray, targets: FloatArray) -> str:
     return f"{np.sqrt(counters['squared'] / counters['scored']):.5g}"
 
 
-def show(title: str, head: list[str], lines: dict[str, list[str]]) -> None:
-    """Print a table."""
-    width = max(len(name) for name in lines)
-    columns = [max(12, len(name)) for name in head]
+def show(
+    name: str,
+    title: str,
+    head: list[str],
+    lines: dict[str, list[str]],
+    tolerance: float = EXACT,
+) -> None:
+    """Print a table under its title."""
     print(f"\n{title}")
-    print(" " * width, *(f"{name:>{size}}" for name, size in zip(head, columns, strict=True)))
-    for name, values in lines.items():
-        print(
-            f"{name:<{width}}", *(f"{v:>{size}}" for v, size in zip(values, columns, strict=True))
-        )
+    table = Table("features", name, ["", *head], tolerance=tolerance)
+    for method, values in lines.items():
+        table.add(method, *values)
 
 
 def main() -> None:
@@ -151,12 +154,14 @@ def main() -> None:
     ranks = parser.parse_args().rank
     cells = [(rank, classes) for rank in (10, 160) for classes in (2, 7)]
     show(
+        "times",
         f"µs per row, chunks of {CHUNK}, string labels",
         [f"r={rank}, C={classes}" for rank, classes in cells],
         {
             name: [f"{micros(spec, rank, classes):.2f}" for rank, classes in cells]
             for name, spec in CLASSIFIERS.items()
         },
+        TIMES,
     )
     for rank in ranks:
         labelled = watch()
@@ -172,7 +177,8 @@ def main() -> None:
             known = (
                 f" (a prototype's ridge, fixed map: {PROTOTYPE[rank]})" if rank in PROTOTYPE else ""
             )
-            show(f"Accuracy on shuffled watch, 7 classes, r = B = {rank}{known}", head, lines)
+            title = f"Accuracy on shuffled watch, 7 classes, r = B = {rank}{known}"
+            show(f"watch_{rank}", title, head, lines)
         for data in ("cadata", "cpusmall"):
             measured = regression(data)
             if measured is None:
@@ -185,7 +191,8 @@ def main() -> None:
                 for name, spec in REGRESSORS.items():
                     lines[name].append(rmse(spec, z, measured[1]))
             deviation = f"{measured[1].std():.5g}"
-            show(f"RMSE on {data}, r = B = {rank} (the mean alone: {deviation})", head, lines)
+            title = f"RMSE on {data}, r = B = {rank} (the mean alone: {deviation})"
+            show(f"{data}_{rank}", title, head, lines)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.bench_stream import CELLS, count_rows, rates
 from benchmarks.live_cluster import PARTITIONS, Cell, LiveCluster, Rows, messages, run_command
+from benchmarks.record import TIMES, Table
 
 NONE = "none"
 CHOSEN = ("1000x1-json", "1000x50-arrow", "16x50-json")
@@ -52,13 +53,13 @@ def main() -> int:
         run_command("-m", "pipelines.cli", "cluster", "up", "--folder", str(folder))
         try:
             cluster = LiveCluster(folder, Rows())
+            columns = ["models x rows a message", *(f"{each}, rows/s" for each in args.learner)]
+            table = Table("live", "learners", columns, tolerance=TIMES)
             for cell in (cell for cell in CELLS if cell.name in args.cells):
                 topic = cluster.topic()
                 cluster.send(topic, cell, messages(cell, cell.rows), None)
-                for learner in args.learner:
-                    rate = drain(cluster, topic, cell, learner)
-                    sys.stdout.write(f"{cell.name:15} {learner:10} {rate:9,.0f} rows/s\n")
-                    sys.stdout.flush()
+                found = [drain(cluster, topic, cell, learner) for learner in args.learner]
+                table.add(cell.name, *(f"{rate:,.0f}" for rate in found))
         finally:
             run_command("-m", "pipelines.cli", "cluster", "down", "--folder", str(folder))
     return 0

@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from benchmarks.record import TIMES, Table
+
 NAMES = ("--model-id", "device", "--time", "time")
 LONG = ("--metric", "metric", "--value", "value")
 ORDERS = ("by time", "by metric", "shuffled")
@@ -96,7 +98,8 @@ def main() -> None:
     parser.add_argument("--channels", type=int, default=5)
     args = parser.parse_args()
     wide = wide_table(args.devices, args.rows, args.channels)
-    sys.stdout.write(f"{'table':28s}{'rows in':>12s}{'s':>8s}{'CPU s':>8s}{'peak MB':>9s}\n")
+    columns = ["table", "rows in", "s", "processor, s", "most memory, MB"]
+    lines = Table("files", "long", columns, tolerance=TIMES)
     for ending in ("parquet", "csv"):
         expected = None
         for order in ("wide", *ORDERS):
@@ -110,11 +113,8 @@ def main() -> None:
             expected = z if expected is None else expected
             assert z.equals(expected), f"{ending}, {order}: other features"
             name = f"{ending}, {order if order == 'wide' else f'long, {order}'}"
-            sys.stdout.write(
-                f"{name:28s}{figures['rows_in']:12,d}{figures['seconds']:8.2f}"
-                f"{figures['processor']:8.2f}{figures['peak_mb']:9,.0f}\n"
-            )
-            sys.stdout.flush()
+            spent = f"{figures['seconds']:.1f}", f"{figures['processor']:.1f}"
+            lines.add(name, f"{figures['rows_in']:,}", *spent, f"{figures['peak_mb']:,.0f}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import time
 import numpy as np
 
 from benchmarks.defaults_sets import DATA_SETS, ORDERS, ordered, whole
+from benchmarks.record import Table
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import CovarianceSpec
 
@@ -33,7 +34,7 @@ def main() -> int:
     options = parser.parse_args()
     above: list[list[float]] = []
     seconds = np.zeros(len(LIVES))
-    print(f"{'stream':28s}{'best':>8s}{'error':>9s}", *(f"{life!s:>8s}" for life in LIVES))
+    table = Table("covariance", "memories_streams", ["", "best", "error", *map(str, LIVES)])
     for name in options.sets:
         rows = whole(name)
         for order in ORDERS:
@@ -47,13 +48,14 @@ def main() -> int:
                 errors.append(float(features.loss[FIRST:].mean()))
             best = int(np.argmin(errors[:-1]))
             above.append([error / errors[best] - 1.0 for error in errors])
-            line = (f"{100 * share:7.2f}%" for share in above[-1])
-            print(f"{name}, {order:20s}"[:28].ljust(28), end="")
-            print(f"{LIVES[best]!s:>8s}{errors[best]:9.4f}", *line, flush=True)
+            cells = (f"{100 * share:.2f} %" for share in above[-1])
+            table.add(f"{name}, {order}", LIVES[best], f"{errors[best]:.4f}", *cells)
     shares = np.array(above)
-    for title, values in (("mean", shares.mean(axis=0)), ("largest", shares.max(axis=0))):
-        print(f"{title:45s}", *(f"{100 * value:7.2f}%" for value in values))
-    print(f"time of auto beside one memory: {seconds[-1] / seconds[:-1].mean():.2f}")
+    sums = Table("covariance", "memories", ["", *map(str, LIVES)])
+    figures = {"mean": shares.mean(axis=0), "largest": shares.max(axis=0)}
+    for title, values in {**figures, "least": shares.min(axis=0)}.items():
+        sums.add(title, *(f"{100 * value:.2f} %" for value in values))
+    print(f"\ntime of auto beside one memory: {seconds[-1] / seconds[:-1].mean():.2f}")
     mean, largest = float(shares[:, -1].mean()), float(shares[:, -1].max())
     return int(mean > MEAN_GOAL or largest > LARGEST_GOAL)
 

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.places import DATA, ROOT
+from benchmarks.record import TIMES, Table
 
 SOURCE = DATA / "motionsense.parquet"
 FLAGS = (
@@ -62,8 +63,8 @@ def peak_of(arguments: Sequence[str]) -> tuple[float, float]:
     return time.perf_counter() - begin, usage.ru_maxrss * 1024.0
 
 
-def measure(times: int) -> bool:
-    """Run the job at so many times the rows, print a line, tell whether memory is within."""
+def measure(times: int, table: Table) -> bool:
+    """Run the job at so many times the rows, add a row, tell whether memory is within."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         size = repeat(folder / "in.parquet", times)
@@ -72,19 +73,17 @@ def measure(times: int) -> bool:
         record = json.loads((folder / "out" / "run.json").read_text(encoding="utf-8"))
         counts = record["counts"]
     limit = 3 * size + 500 * MB
-    sys.stdout.write(
-        f"{times:>2} x: {counts['rows_out']:>10,} rows of {counts['models']:>3} models, "
-        f"input {size / MB:6.0f} MB in Arrow, peak {peak / MB:6.0f} MB, goal {limit / MB:6.0f} MB "
-        f"({'met' if peak <= limit else 'NOT MET'}), {(peak - 500 * MB) / size:.2f} x + 500 MB, "
-        f"{seconds:.0f} s\n"
-    )
-    sys.stdout.flush()
+    goal = f"{limit / MB:,.0f} MB" + ("" if peak <= limit else ": NOT MET")
+    sizes = f"{size / MB:,.0f} MB", f"{peak / MB:,.0f} MB"
+    table.add(f"{times} ×", f"{counts['rows_out']:,}", *sizes, goal, f"{seconds:.0f}")
     return peak <= limit
 
 
 def main(times: Sequence[str]) -> int:
     """Measure at each size."""
-    good = [measure(int(one)) for one in times or ("1", "4", "16")]
+    columns = ["motionsense", "rows", "Arrow size", "peak memory", "goal, 3 × Arrow + 500 MB", "s"]
+    table = Table("files", "memory", columns, tolerance=TIMES)
+    good = [measure(int(one), table) for one in times or ("1", "4", "16")]
     return 0 if all(good) else 1
 
 

@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 from scipy.spatial.distance import cdist
 
 from benchmarks.places import DATA
+from benchmarks.record import TIMES, Table
 from kerneltrack.monitor.mismatch import scaled_rows, window_mismatch
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
@@ -171,19 +172,16 @@ def main() -> None:
     """Print the table."""
     rows = read_rows(int(sys.argv[1]) if len(sys.argv) > 1 else ROWS)
     print(f"{len(rows):,} rows x {rows.shape[1]}, N = {LENGTH}; microseconds a row")
+    columns = ["rows", "by", "µs", "off by up to", "the window is faster", "with the tracker"]
+    table = Table("speed", "window", columns, tolerance=TIMES)
     for title, spec in CASES.items():
         run = measure(spec, rows)
         own = run.both - run.alone
-        print(
-            f"{title}: tracker {run.alone * 1e6:.1f}, with the moving window {run.both * 1e6:.1f}, "
-            f"window {own * 1e6:.1f}"
-        )
+        table.add(title, "the tracker alone", f"{run.alone * 1e6:.1f}", "", "", "")
+        table.add(title, "the moving window", f"{own * 1e6:.1f}", "", "", "")
         for name, timing in run.brutes.items():
-            print(
-                f"  {name}: {timing.step * 1e6:,.0f} a step, off by up to {timing.difference:.0e}; "
-                f"window {timing.step / own:,.0f}x faster, "
-                f"{(timing.step + run.alone) / run.both:,.0f}x with the tracker on both sides"
-            )
+            times = f"{timing.step / own:,.0f}", f"{(timing.step + run.alone) / run.both:,.0f}"
+            table.add(title, name, f"{timing.step * 1e6:,.0f}", f"{timing.difference:.0e}", *times)
 
 
 if __name__ == "__main__":

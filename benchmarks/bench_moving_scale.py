@@ -25,6 +25,7 @@ import numpy as np
 
 from benchmarks.defaults_sets import OWN, SETS, ordered, whole
 from benchmarks.prequential_sets import FloatArray, Stream
+from benchmarks.record import Table
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 from kerneltrack.learners.common.inputs import own_inputs
@@ -102,18 +103,19 @@ def main() -> None:
     parser.add_argument("--windows", type=int, nargs="+", default=[OKFEBSpec().scale_window])
     parser.add_argument("--learner", choices=[*LEARNERS], default="auto")
     args = parser.parse_args()
-    print(f"{'stream':14s}{'change':>9s}{'merit':>8s}{'stays: loss':>13s}{'late':>8s}", end="")
-    print("".join(f"{f'W = {window}: loss':>18s}{'late':>8s}" for window in args.windows))
+    windows = ["stays", *(f"W = {window}" for window in args.windows)]
+    heads = [head for each in windows for head in (f"{each}: lost", "at the end")]
+    table = Table("auto", "moving_scale", ["stream", "change", "merit", *heads])
     for name in args.sets:
         stream = ordered(whole(name), OWN, 0, args.rows)
         whole_merit, late_merit = merits(stream, stream.rows, None, args.learner)
         for change, make in CHANGES.items():
             rows = make(stream.rows)
-            line = f"{name:14s}{change:>9s}{whole_merit:8.3f}"
-            for window, width in [(None, 13), *((window, 18) for window in args.windows)]:
+            cells = []
+            for window in (None, *args.windows):
                 merit, late = merits(stream, rows, window, args.learner)
-                line += f"{whole_merit - merit:{width}.4f}{late_merit - late:8.4f}"
-            print(line, flush=True)
+                cells += [f"{whole_merit - merit:.4f}", f"{late_merit - late:.4f}"]
+            table.add(name, change, f"{whole_merit:.3f}", *cells)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ fast, one channel squared, three times the noise, one channel's level, one chann
 times). For each tracker: the place of each in the list and its score (above 1 it is named), whole
 devices that are named, with the references' ties and by subspace and level alone. Then what it
 costs to compare so many (`--scale`).
-
-Tables go to build/benchmarks/neighbours.md.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.signal import lfilter
 
-from benchmarks.places import BUILD
+from benchmarks.record import Table
 from kerneltrack import CovarianceSpec, OANASpec, OKFEBSpec, SubspaceSpec, run_all
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.most_compared import MOST_COMPARED
@@ -32,7 +30,6 @@ from kerneltrack.monitor.reference import ReferenceSpec
 
 FloatArray = npt.NDArray[np.float64]
 
-OUT = BUILD / "neighbours.md"
 ODD = ("ties", "sign", "fast", "square", "noise", "level", "gain")
 SPECS: tuple[SubspaceSpec, ...] = (OKFEBSpec(), CovarianceSpec(halflife=20.0), OANASpec())
 ROWS, WIDTH = 800, 6
@@ -108,26 +105,21 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--scale", type=int, default=MOST_COMPARED)
     args = parser.parse_args()
-    lines = [f"{args.devices} devices, place (score) of each of the seven.", ""]
-    lines += ["| tracker, fleet | " + " | ".join(ODD) + " | whole, named |", "|---" * 9 + "|"]
+    print(f"{args.devices} devices, place (score) of each of the seven.")
+    table = Table("reference", "neighbours", ["tracker, fleet", *ODD, "whole, named"])
     some: dict[str, Fingerprint] = {}
     for spec in SPECS:
         for seed in range(args.seeds):
             made, odd = fingerprints(spec, args.devices, seed)
             bare = {name: one._replace(ties=None) for name, one in made.items()}
             for what, fleet_ in (("", made), (", no reference", bare)):
-                cells = " | ".join(found_in(spec, fleet_, odd))
-                lines.append(f"| {spec.tracker}, {seed}{what} | {cells} |")
-                print(lines[-1], flush=True)
+                table.add(f"{spec.tracker}, {seed}{what}", *found_in(spec, fleet_, odd))
             some = some or made
     names = [f"{place}" for place in range(args.scale)]
     all_ = dict(zip(names, list(some.values()) * (args.scale // len(some) + 1), strict=False))
     begin = time.process_time()
     compare(SPECS[0], names, all_.__getitem__)
-    lines += ["", f"{args.scale:,} models compared in {time.process_time() - begin:.1f} s."]
-    print("\n".join(lines))
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"\n{args.scale:,} models compared in {time.process_time() - begin:.1f} s.")
     return 0
 
 

@@ -41,6 +41,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.bench_job import write_models
+from benchmarks.record import TIMES, Table
 from kerneltrack import codec
 from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Work
@@ -126,6 +127,9 @@ def compare(args: argparse.Namespace) -> bool:
         digests = {name: digest(outputs[name]) for name in ways}
         models = len(SnapshotFolder(str(outputs[next(iter(ways))] / "snapshots")).models)
     first = next(iter(found))
+    heads = ["models", "way", "s", "processor s", "µs a model", "peak, MB"]
+    more = [f"s over {first}", f"processor s over {first}"]
+    table = Table("files", "partition", [*heads, *more], tolerance=TIMES)
     for name, each in found.items():
         middle = Ran(*(statistics.median(values) for values in zip(*each, strict=True)))
         shares = [
@@ -134,28 +138,24 @@ def compare(args: argparse.Namespace) -> bool:
             )
             for field in range(2)
         ]
-        say(
-            f"{models:,} models, {name}: {middle.wall:.1f} s, processors {middle.cpu:.1f} s, "
-            f"{middle.cpu / models * 1e6:,.0f} us a model, peak {middle.peak:.0f} MB; "
-            f"of {first}: wall {shares[0]:.2f}, processors {shares[1]:.2f}"
-        )
+        spent = f"{middle.wall:.1f}", f"{middle.cpu:.1f}", f"{middle.cpu / models * 1e6:,.0f}"
+        ratios = f"{shares[0]:.2f}", f"{shares[1]:.2f}"
+        table.add(f"{models:,}", name, *spent, f"{middle.peak:.0f}", *ratios)
     same = len(set(digests.values())) == 1
     say("the same features and snapshots, bit for bit" if same else "NOT the same")
     return same
 
 
-def memory(models: int, rows: int, workers: int) -> None:
-    """Run the job once in processes; print what time and memory it took."""
+def memory(models: int, rows: int, workers: int, table: Table) -> None:
+    """Run the job once in processes; add what time and memory it took."""
     with tempfile.TemporaryDirectory() as place:
         source, output = Path(place) / "in.parquet", Path(place) / "out"
         size = write_models(source, models, rows)
         ran = run(source, output, "--workers", str(workers))
         others = json.loads((output / "run.json").read_text(encoding="utf-8"))["processes"]
-    say(
-        f"{models * rows:,} rows of {models:,} models, {size / 1e6:,.0f} MB as Arrow: "
-        f"{ran.wall:.1f} s, processors {ran.cpu:.1f} s; {others['partitions']} partitions, "
-        f"first process {ran.first:.0f} MB, largest of {workers} others {others['peak_mb']} MB"
-    )
+    sizes = f"{models * rows:,}", f"{size / 1e6:,.0f} MB", others["partitions"]
+    spent = f"{ran.wall:.1f}", f"{ran.cpu:.1f}", f"{ran.first:.0f} MB", f"{others['peak_mb']} MB"
+    table.add(*sizes, *spent)
 
 
 def states(models: int) -> Iterator[PackedState]:
@@ -205,13 +205,12 @@ def snapshots(models: int) -> None:
             codec.decode(read_whole(str(folder / "single" / snapshot_name(state.model_id))))
         single_read = time.process_time() - begun
     size = sum(len(state.data) for state in given)
-    say(f"{models:,} models, processor seconds")
-    say(f"single files: write {single_write:.2f}, read {single_read:.2f}, {size:,} bytes")
-    say(f"packed, one by one: write {one_by_one:.2f}, read {read_one_by_one:.2f}")
-    say(f"packed, as columns: write {by_columns:.2f}, read {read_columns:.2f}")
-    total = (by_columns + read_columns) / (single_write + single_read)
-    say(f"together {by_columns + read_columns:.2f} s, {total:.2f} of the single files' seconds, ")
-    say(f"{len(written):,} bytes, {len(written) / size:.2f} of theirs")
+    columns = [f"{models:,} models", "written, processor s", "read", "bytes"]
+    table = Table("files", "snapshots", columns, tolerance=TIMES)
+    table.add("a file each", f"{single_write:.2f}", f"{single_read:.2f}", f"{size:,}")
+    table.add("packed, one by one", f"{one_by_one:.2f}", f"{read_one_by_one:.2f}", "")
+    sizes = f"{len(written):,}"
+    table.add("packed, as columns", f"{by_columns:.2f}", f"{read_columns:.2f}", sizes)
     if not same:
         raise SystemExit("NOT the same states")
 
@@ -264,9 +263,12 @@ def main() -> int:
     if args.snapshots is not None:
         snapshots(args.snapshots)
         return 0
-    for models in args.memory or ():
-        memory(models, args.rows, max(args.workers))
     if args.memory:
+        columns = ["rows", "as Arrow", "partitions", "seconds", "processor seconds"]
+        most = ["first process", "largest of the others"]
+        table = Table("files", "partition_memory", [*columns, *most], tolerance=TIMES)
+        for models in args.memory:
+            memory(models, args.rows, max(args.workers), table)
         return 0
     return 0 if compare(args) else 1
 

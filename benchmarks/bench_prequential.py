@@ -34,6 +34,7 @@ from benchmarks import prequential_peers as peers
 from benchmarks.places import BUILD, DATA
 from benchmarks.prequential_goals import judge
 from benchmarks.prequential_sets import SOURCES, Scores, Source, Stream, score
+from benchmarks.record import Table
 
 OUT = BUILD / "prequential.csv"
 ROWS_IF_QUICK = 3_000
@@ -97,7 +98,7 @@ def show(name: str, results: list[Result], seconds: float) -> None:
     )
     for budget in sorted({result.budget for result in results}, key=lambda size: (size == 0, size)):
         title = f"r = B = {budget}" if budget else "without a budget"
-        print(f"  {title:34s}", *(f"{column:>16s}" for column in (*head, "µs a row")))
+        table = Table("features", f"{name}_{budget}", [title, *head, "µs a row"])
         chosen = [result for result in results if result.budget == budget]
         for method in dict.fromkeys(result.method for result in chosen):
             of = [result for result in chosen if result.method == method]
@@ -114,8 +115,7 @@ def show(name: str, results: list[Result], seconds: float) -> None:
                 )
             )
             micros = _cell([float(np.mean([result.micros for result in of]))], 1)
-            print(f"  {method:34s}", *(f"{column:>16s}" for column in (*columns, micros)))
-    sys.stdout.flush()
+            table.add(method, *columns, micros)
 
 
 def save(results: list[Result]) -> None:

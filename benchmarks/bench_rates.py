@@ -11,8 +11,6 @@ rows and no hours of the day, `first` its 512 rows.
 Kinds: independent normal rows; AR(a) in each channel; a load of AR(a) that all channels share,
 beside own noise; lognormal; Student's t with three degrees of freedom; held, normal values that
 change each 1, 10 or 60 rows.
-
-The table goes to build/benchmarks/rates.md.
 """
 
 from __future__ import annotations
@@ -27,14 +25,13 @@ import numpy.typing as npt
 from scipy.signal import lfilter
 from scipy.stats import chi2
 
-from benchmarks.places import BUILD
+from benchmarks.record import Table
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
 
 FloatArray = npt.NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], FloatArray]
 
-OUT = BUILD / "rates.md"
 CHANNELS = 5
 RATES = (1e-3, 1e-4, 1e-5, 1e-6)
 FIRST_ROWS = 512
@@ -127,8 +124,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     args = parser.parse_args()
     heads = ["reference", "rows", "from", *(f"{rate:g} a row" for rate in RATES)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    print("\n".join(lines), flush=True)
+    table = Table("reference", "rates", heads)
     for learning in args.reference:
         for kind in args.kinds:
             counts = [
@@ -137,10 +133,7 @@ def main() -> None:
             ]
             cells = [described(count, rate) for count, rate in zip(counts, RATES, strict=True)]
             begin = f"{counts[-1].begin:.0f}"
-            lines.append(f"| {' | '.join([learning, kind, begin, *cells])} |")
-            print(lines[-1], flush=True)
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text("\n".join(lines) + "\n")
+            table.add(learning, kind, begin, *cells)
 
 
 if __name__ == "__main__":

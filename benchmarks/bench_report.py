@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.record import TIMES, Table
 from pipelines.report import write_report
 from tests.report_runs import SECOND, START, features, put, run_folder, times
 from transforms.write.schemas import episodes_schema
@@ -109,8 +110,9 @@ def main() -> None:
     args = parser.parse_args()
     if shutil.which("chromium") is None:
         sys.exit("no chromium on the path")
-    print("| devices | off | processor s | page, kB | usable, ms | search, ms | next, ms |")
-    print("|---|---|---|---|---|---|---|")
+    columns = ["devices", "off", "processor s to write", "page, kB"]
+    waits = ["ms until usable", "a search", "next device"]
+    table = Table("files", "report", [*columns, *waits], tolerance=TIMES)
     for devices in args.devices:
         with tempfile.TemporaryDirectory() as folder:
             output = write_outputs(Path(folder) / "out", devices)
@@ -118,12 +120,9 @@ def main() -> None:
             page = Path(write_report(output))
             spent = time.process_time() - begin
             took = opened(page)
-            print(
-                f"| {devices:,} | {len(range(0, devices, OFF)):,} | {spent:.1f} "
-                f"| {page.stat().st_size / 1e3:,.0f} | {took['usable']:.0f} "
-                f"| {took['search']:.0f} | {took['next']:.0f} |",
-                flush=True,
-            )
+            sizes = f"{spent:.1f}", f"{page.stat().st_size / 1e3:,.0f}"
+            found = (f"{took[name]:.0f}" for name in ("usable", "search", "next"))
+            table.add(f"{devices:,}", f"{len(range(0, devices, OFF)):,}", *sizes, *found)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ from scipy.stats import t as student
 
 from benchmarks import gate_calls
 from benchmarks.places import BUILD, DATA
+from benchmarks.record import TIMES, Table
 from kerneltrack.fleet.begin import begin_each
 from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.run import run_models, run_rows
@@ -58,6 +59,7 @@ for row in rows:
 """
 FLEET = """
 import numpy as np, pyarrow as pa, kerneltrack as kt
+from benchmarks.record import TIMES, Table
 rng = np.random.default_rng(0)
 fleet = kt.Fleet(rank=10{more})
 for at in range(1_500):
@@ -179,8 +181,8 @@ def run(command: Sequence[str]) -> Spent:
     return Spent(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
-def compare(name: str, pythons: Sequence[Path], pairs: int) -> None:
-    """Run a case by both versions and print its line."""
+def compare(name: str, pythons: Sequence[Path], pairs: int, table: Table) -> None:
+    """Run a case by both versions and add its row."""
     case, folders = CASES[name], [OUT / f"first-{at}" for at in range(2)]
     for python, folder in zip(pythons, folders, strict=True):
         if case.first:
@@ -194,23 +196,23 @@ def compare(name: str, pythons: Sequence[Path], pairs: int) -> None:
     logs = np.log(np.array(old) / np.array(new))
     spread = float(student.ppf(0.975, pairs - 1) * logs.std(ddof=1) / np.sqrt(pairs))
     middle, low, high = (float(np.exp(logs.mean() + by)) for by in (0.0, -spread, spread))
-    seconds = f"{statistics.median(old):.2f} | {statistics.median(new):.2f}"
-    memory = " | ".join(f"{max(each.memory for each in part):.0f}" for part in spent)
-    print(f"| {name} | {seconds} | {middle:.2f} ({low:.2f} to {high:.2f}) | {memory} |", flush=True)
+    seconds = f"{statistics.median(old):.2f}", f"{statistics.median(new):.2f}"
+    memory = (f"{max(each.memory for each in part):.0f}" for part in spent)
+    table.add(name, *seconds, f"{middle:.2f} ({low:.2f} to {high:.2f})", *memory)
 
 
 def gates(pythons: Sequence[Path]) -> None:
     """Print what rows cost a model where a gate was, by both versions, one row each and 100."""
-    print("| 1,000 models | rows each | old, µs a model | new | old / new |")
-    print("|---|---|---|---|---|")
+    columns = ["1,000 models", "rows each", "old, µs a model", "new", "old / new"]
+    table = Table("speed", "gates", columns, tolerance=TIMES)
     script = str(Path(gate_calls.__file__))
     for case, rows in itertools.product(gate_calls.CASES, (1, 100)):
         spent = [
             float(subprocess.check_output([python, script, case, str(rows)], text=True))
             for python in pythons
         ]
-        cells = f"{spent[0]:.1f} | {spent[1]:.1f} | {spent[0] / spent[1]:.1f}"
-        print(f"| {case} | {rows} | {cells} |", flush=True)
+        micros = f"{spent[0]:.1f}", f"{spent[1]:.1f}"
+        table.add(case, rows, *micros, f"{spent[0] / spent[1]:.1f}")
 
 
 def works() -> dict[str, Work]:
@@ -229,8 +231,9 @@ def works() -> dict[str, Work]:
 
 def calls(repeats: int = 200) -> None:
     """Print what a call costs beyond the loops, for 1 and for 1,000 models."""
-    print("| | run_rows | of it the loops | run_models of 1,000, a model | of it the loops |")
-    print("|---|---|---|---|---|")
+    loops = "of it the loops"
+    columns = ["", "`run_rows`, one model", loops, "`run_models` of 1,000, a model", loops]
+    table = Table("speed", "calls", columns, tolerance=TIMES)
     rng, models, rows = np.random.default_rng(0), 1_000, 40
     x = rng.normal(size=(models, rows + 1, 6))
     times = BEGINS + MINUTE * np.arange(rows + 1)
@@ -252,7 +255,7 @@ def calls(repeats: int = 200) -> None:
 
         one, block = timed(alone, repeats), timed(together, max(repeats // 20, 3))
         cells = [f"{us:.1f}" for us in (*one, *(us / models for us in block))]
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        table.add(name, *cells)
 
 
 def timed(work: Callable[[], None], repeats: int) -> tuple[float, float]:
@@ -300,10 +303,10 @@ def main() -> None:
     if options.gates:
         gates((options.old.absolute(), options.new.absolute()))
         return
-    print("| case | old, s | new, s | old / new (95 %) | MB, old | new |")
-    print("|---|---|---|---|---|---|")
+    columns = ["case", "old, s", "new, s", "old / new (95 %)", "MB, old", "new"]
+    table = Table("speed", "pairs", columns, tolerance=TIMES)
     for name in options.cases:
-        compare(name, (options.old.absolute(), options.new.absolute()), options.pairs)
+        compare(name, (options.old.absolute(), options.new.absolute()), options.pairs, table)
     shutil.rmtree(OUT / "output", ignore_errors=True)
 
 

@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 import kerneltrack as kt
+from benchmarks.record import TIMES, Table
 
 ROWS, ROUNDS, WIDTH = 20_000, 7, 12
 GOAL = 10.0
@@ -20,7 +21,8 @@ GOAL = 10.0
 def main() -> None:
     """Print a line a tracker."""
     rows = np.cumsum(np.random.default_rng(0).normal(size=(2 * ROWS, WIDTH)), axis=0) % 7
-    print("µs a row: loop, a row a call, the call's own (goal: at most 10)")
+    columns = ["µs a row", "loop", "a row a call", "the call's own", f"goal: at most {GOAL:g}"]
+    table = Table("speed", "row_by_row", columns, tolerance=TIMES)
     for name, spec in (
         ("okfeb", kt.OKFEBSpec(rank=10, budget=20)),
         ("covariance", kt.CovarianceSpec(rank=10, budget=20)),
@@ -42,7 +44,7 @@ def main() -> None:
         own = statistics.median(call - loop for call, loop in zip(calls, loops, strict=True))
         loop, call = statistics.median(loops), statistics.median(calls)
         met = "met" if own <= GOAL else "missed"
-        print(f"{name:12} {loop:6.2f} {call:6.2f} {own:6.2f}  {met}")
+        table.add(name, f"{loop:.2f}", f"{call:.2f}", f"{own:.2f}", met)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.places import DATA
+from benchmarks.record import TIMES, Table
 from pipelines.cli.main import main as kerneltrack
 from pipelines.cluster.beam_flags import beam_flags
 from pipelines.cluster.folder import Folder, load
@@ -156,13 +157,13 @@ def stream(cluster: LocalCluster, arrivals: Arrivals, way: Way) -> Found:
     return found
 
 
-def compare(name: str, run: Callable[[], Found], wanted: Found) -> bool:
-    """Run one way, and print a line about it."""
+def compare(name: str, run: Callable[[], Found], wanted: Found, table: Table) -> bool:
+    """Run one way, and add a row about it."""
     begun = time.monotonic()
     differs = difference(run(), wanted)
     rows, late = wanted[0].num_rows, len(wanted[1])
     same = f"{rows:,} rows and {late} late rows are the same"
-    say(f"{name}: {differs or same} ({time.monotonic() - begun:.0f} s)")
+    table.add(name, differs or same, f"{time.monotonic() - begun:.0f}")
     return differs is None
 
 
@@ -205,7 +206,8 @@ def _all_same(cluster: LocalCluster, rows: int, scratch: Path) -> bool:
     ways = {way.name: (partial(stream, cluster, arrivals, way), live) for way in WAYS}
     for name, flags in batch.items():
         ways[name] = partial(track, arrived, scratch / name, *flags), whole
-    return all([compare(name, *way) for name, way in ways.items()])
+    table = Table("live", "same_bytes", ["way", "against the file job", "s"], tolerance=TIMES)
+    return all([compare(name, *way, table) for name, way in ways.items()])
 
 
 def say(line: str) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.defaults_sets import ORDERS, SETS, ordered, whole
 from benchmarks.prequential_sets import CHUNK, FloatArray, Stream
+from benchmarks.record import Table
 from benchmarks.target_sets import SETS as TARGETS
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LMSSpec, Predictions, RidgeSpec
@@ -68,8 +69,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=8_000)
     parser.add_argument("--shares", type=float, nargs="+", default=[0.8, 0.9, 0.95, 0.99])
     args = parser.parse_args()
-    heads = "".join(f"{f'{share:g}: held':>14s}{'size':>7s}" for share in args.shares)
-    print(f"{'stream':20s}{'order':10s}{'learner':9s}{heads}")
+    heads = [f"{share:g}: held (size)" for share in args.shares]
+    table = Table("auto", "sets", ["stream", "learner", *heads])
     for name in args.sets:
         rows = TARGETS[name]() if name in TARGETS else whole(name)
         for order in ORDERS:
@@ -78,13 +79,13 @@ def main() -> None:
             for kind in LEARNERS:
                 if task not in kind.tasks:
                     continue
-                line = f"{name:20s}{order:10s}{kind.learner:9s}"
+                cells = []
                 for share in args.shares:
                     spec = kind(task=task, intervals=share)
                     predictions = learn_all(spec, given, stream.labels, None)[1]
                     covered, size = held(stream, share, predictions)
-                    line += f"{covered:14.3f}{size:7.2f}"
-                print(line, flush=True)
+                    cells.append(f"{covered:.3f} ({size:.2f})")
+                table.add(f"{name}, {order}", kind.learner, *cells)
 
 
 if __name__ == "__main__":

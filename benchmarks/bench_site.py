@@ -11,8 +11,6 @@ all machines share, left out, as a channel or as a cause, and the reference of t
 first days. Judged from day 14 on (`site_judge`), pooled over the seeds; counts of false episodes
 with their 95 % Poisson intervals. `common` counts those once that several machines share. With
 `--judge differences` it is not the episodes that are judged but what differs by period.
-
-The tables go to build/benchmarks/site.md.
 """
 
 from __future__ import annotations
@@ -32,12 +30,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks import site_machines, site_pumps
-from benchmarks.places import BUILD, ROOT
+from benchmarks.places import ROOT
+from benchmarks.record import Table
 from benchmarks.site_judge import Verdict, interval, judge
 from benchmarks.site_truth import Site
 from kerneltrack.monitor.periods.spec import PeriodsSpec
-
-OUT = BUILD / "site.md"
 
 
 class Maker(NamedTuple):
@@ -125,8 +122,16 @@ def run(way: Way, seeds: list[int], args: argparse.Namespace) -> tuple[Verdict, 
 
 
 HEAD = (
-    "| site | false in 1,000 machine days | common | machines | open | armed | on the holiday "
-    "| found | start | channel |\n|---|---|---|---|---|---|---|---|---|---|"
+    "site",
+    "false in 1,000 machine days",
+    "common",
+    "machines",
+    "open",
+    "armed",
+    "on the holiday",
+    "found",
+    "start",
+    "channel",
 )
 
 
@@ -163,22 +168,27 @@ def delay_of(delays: list[float]) -> str:
     return f"{len(found)} of {len(delays)}{median}"
 
 
-def tables(results: list[tuple[Way, Verdict, float]]) -> str:
-    """Return the tables: false episodes and all, then by kind of fault."""
-    lines = [HEAD]
-    lines += [f"| {way.name} | {' | '.join(cells(verdict))} |" for way, verdict, _ in results]
+def name_of(args: argparse.Namespace) -> str:
+    """Return the table's name: what is judged, and against what."""
+    if args.judge == "differences":
+        return "site_by_day"
+    if "auto" in args.flags:
+        return "site_auto"
+    return "site" if args.days == [DEFAULT] else "site_days"
+
+
+def tables(name: str, results: list[tuple[Way, Verdict, float]]) -> None:
+    """Print the tables: false episodes and all, then by kind of fault."""
+    table = Table("reference", name, HEAD)
+    for way, verdict, _ in results:
+        table.add(way.name, *cells(verdict))
     for maker in dict.fromkeys(way.maker for way, _, _ in results):
         mine = [(way, verdict) for way, verdict, _ in results if way.maker == maker]
         kinds = sorted({kind for _, verdict in mine for kind in verdict.delays})
-        lines += [
-            "",
-            f"| found, median delay | {' | '.join(kinds)} |",
-            "|---" * (len(kinds) + 1) + "|",
-        ]
+        table = Table("reference", f"{name}_{maker}", ["found, median delay", *kinds])
         for way, verdict in mine:
             found = [delay_of(verdict.delays.get(kind, [])) for kind in kinds]
-            lines.append(f"| {way.name} | {' | '.join(found)} |")
-    return "\n".join(lines) + "\n"
+            table.add(way.name, *found)
 
 
 def parse() -> argparse.Namespace:
@@ -215,10 +225,8 @@ def main() -> int:
                 for days in args.days:
                     way = Way(maker, step, outside, days)
                     results.append((way, *run(way, args.seeds, args)))
-    text = tables(results)
-    print(text + f"{sum(seconds for *_, seconds in results):.0f} s in jobs")
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(text)
+    tables(name_of(args), results)
+    print(f"\n{sum(seconds for *_, seconds in results):.0f} s in jobs")
     return 0
 
 

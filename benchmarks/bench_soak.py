@@ -33,6 +33,7 @@ from benchmarks.live_cluster import (
     run_command,
     worker_memory,
 )
+from benchmarks.record import TIMES, Table
 from pipelines.cluster.folder import Folder, load
 from pipelines.flink.client import Flink
 from pipelines.flink.health import look
@@ -116,6 +117,7 @@ def feed(
 def report(seen: list[tuple[float, dict[str, float]]], end: float) -> bool:
     """Print the slopes; tell whether all are small."""
     good = True
+    table = Table("live", "soak", ["", "level", "slope an hour", ""], tolerance=TIMES)
     for name in seen[-1][1]:
         points = [(at, found[name]) for at, found in seen if at > end - LAST and name in found]
         times, values = zip(*points, strict=True)
@@ -123,10 +125,8 @@ def report(seen: list[tuple[float, dict[str, float]]], end: float) -> bool:
         slope, _, low, high = (float(item) * HOUR / level for item in theilslopes(values, times))
         fine = abs(slope) < GOAL or low <= 0 <= high
         good = good and (fine or name == "rows/s")
-        sys.stdout.write(
-            f"{name:26} {level:10,.2f}  {slope:+.1%} an hour ({low:+.1%} to {high:+.1%})"
-            f"{'' if fine else ' GROWS'}\n"
-        )
+        change = f"{slope:+.1%} ({low:+.1%} to {high:+.1%})"
+        table.add(name, f"{level:,.2f}", change, "" if fine else "GROWS")
     return good
 
 

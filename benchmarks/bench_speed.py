@@ -14,7 +14,7 @@ The flops are those that the modules' docstrings print (`flops`); ns per flop ar
 OK-FEB's. Then POLK's row against the rows M that it stores, and the slope.
 
 All of it is processor time, every round times all in turn; reported are medians over the rounds,
-ratios those of each round. Tables go to build/benchmarks/speed.md, all values to speed.csv.
+ratios those of each round. All values go to build/benchmarks/speed.csv.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from sklearn.linear_model import SGDClassifier
 
 from benchmarks.flops import flops_of
 from benchmarks.places import BUILD
+from benchmarks.record import TIMES, Table
 from kerneltrack.in_memory import run_all
-from kerneltrack.learners import LearnerSpec
+from kerneltrack.learners import AutoSpec, LearnerSpec
 from kerneltrack.registry import (
     LEARNERS,
     TRACKERS,
@@ -152,6 +153,9 @@ def learners(
         )
         sizes = {"D": given.shape[1], "M": budget, "C": CLASSES, "p": given.shape[1] + 1}
         sizes |= {"m": budget, "r": getattr(spec, "rank", 0)}
+        if isinstance(spec, AutoSpec):
+            seen = min(spec.rows_kept(given.shape[1]), FIRST)
+            sizes |= {"W": seen, "F": spec.ferns, "p": 1 + given.shape[1] + budget}
 
         def run(
             count: int, spec: Any = spec, state: Any = state, given: FloatArray = given
@@ -222,13 +226,11 @@ def measure(things: list[Timed], rounds: int) -> dict[str, list[float]]:
     return found
 
 
-def table(things: list[Timed], found: dict[str, list[float]]) -> list[str]:
-    """Return the lines of a table."""
+def show(name: str, things: list[Timed], found: dict[str, list[float]]) -> None:
+    """Print a table."""
     (base,) = [each for each in things if each.name == REFERENCE]
-    lines = [
-        "| | µs a row | in OK-FEB's | bytes | flops | ns per flop | in OK-FEB's |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    columns = ["", "µs a row", "in OK-FEB's", "bytes", "flops", "ns per flop", "in OK-FEB's"]
+    table = Table("speed", name, columns, tolerance=TIMES)
     for each in things:
         pairs = list(zip(found[each.name], found[REFERENCE], strict=True))
         micros = statistics.median(found[each.name]) * 1e6
@@ -239,11 +241,10 @@ def table(things: list[Timed], found: dict[str, list[float]]) -> list[str]:
             cells += [f"{each.flops:,.0f}", f"{1e3 * micros / each.flops:.2g}", per_flop]
         else:
             cells += ["", "", ""]
-        lines.append(f"| {each.name} | " + " | ".join(cells) + " |")
-    return lines
+        table.add(each.name, *cells)
 
 
-def growth(rows: FloatArray, labels: list[str], rounds: int) -> tuple[list[str], list[list[Any]]]:
+def growth(rows: FloatArray, labels: list[str], rounds: int) -> list[list[Any]]:
     """Time POLK's row against the rows that it stores."""
     things = []
     for budget in GROWTH:
@@ -252,18 +253,12 @@ def growth(rows: FloatArray, labels: list[str], rounds: int) -> tuple[list[str],
     found = measure(things, rounds)
     micros = [statistics.median(found[each.name]) * 1e6 for each in things]
     slope = np.polyfit(np.log(GROWTH), np.log(micros), 1)[0]
-    lines = [
-        "| rows M | " + " | ".join(map(str, GROWTH)) + " |",
-        "|---" * (len(GROWTH) + 1) + "|",
-        "| µs a row | " + " | ".join(f"{value:.3g}" for value in micros) + " |",
-        "| ns per flop | "
-        + " | ".join(f"{1e3 * m / e.flops:.2g}" for m, e in zip(micros, things, strict=True))
-        + " |",
-        "",
-        f"Log-log slope: {slope:.2f}",
-    ]
-    values = [["polk", e.name, 1e6 * s] for e in things for s in found[e.name]]
-    return lines, values
+    table = Table("speed", "polk", ["rows M", *map(str, GROWTH)], tolerance=TIMES)
+    table.add("µs a row", *(f"{value:.3g}" for value in micros))
+    per_flop = (1e3 * m / e.flops for m, e in zip(micros, things, strict=True))
+    table.add("ns per flop", *(f"{value:.2g}" for value in per_flop))
+    print(f"\nLog-log slope: {slope:.2f}")
+    return [["polk", e.name, 1e6 * s] for e in things for s in found[e.name]]
 
 
 def main() -> int:
@@ -276,7 +271,6 @@ def main() -> int:
     rows = stream(FIRST + 4_000)
     drawn = np.random.default_rng(1).integers(0, CLASSES, size=len(rows))
     labels = [NAMES[code] for code in drawn]
-    lines: list[str] = []
     values: list[list[Any]] = []
     for rank, budget in SIZES[:1] if args.quick else SIZES:
         z = run_all(tracker_spec(REFERENCE, rank, budget), rows)[1].z
@@ -288,14 +282,11 @@ def main() -> int:
             *peers(budget, rows, labels),
         ]
         found = measure(things, rounds)
-        sizes = f"r = {rank}, B = {budget}, D = {WIDTH}, C = {CLASSES}:"
-        lines += ["", sizes, "", *table(things, found)]
+        print(f"\nr = {rank}, B = {budget}, D = {WIDTH}, C = {CLASSES}:")
+        show("rows" if rank == SIZES[0][0] else f"rows_{rank}", things, found)
         values += [[e.name, budget, 1e6 * s] for e in things for s in found[e.name]]
-    grown, more = growth(rows, labels, rounds)
-    lines += ["", *grown]
-    print("\n".join(lines))
+    more = growth(rows, labels, rounds)
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.with_suffix(".md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     with OUT.with_suffix(".csv").open("w", newline="", encoding="utf-8") as handle:
         writer = csv.writer(handle)
         writer.writerow(["name", "budget", "microseconds"])

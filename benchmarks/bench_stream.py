@@ -44,6 +44,7 @@ from benchmarks.live_cluster import (
     messages,
     run_command,
 )
+from benchmarks.record import TIMES, Table
 from transforms.kafka.messages import batch_of
 
 MAX_DISORDER = 1.0
@@ -55,6 +56,18 @@ LEAST_MESSAGES = 4
 
 QUICK_SHARE = 4
 PARTS = (0.3, 0.95)
+COLUMNS = (
+    "models x rows a message",
+    "backlog",
+    "rows/s",
+    "pass-through",
+    "share",
+    "of its rows per CPU second",
+    "half, rows/s",
+    "p50 / p99",
+    "pass-through",
+    "limit",
+)
 GOALS = {1: 0.7, 50: 0.6, 1000: 0.6}
 
 CELLS = (
@@ -175,8 +188,10 @@ def _places(value: bytes, form: str) -> list[tuple[int, int]]:
     return [(row["partition"], row["offset"]) for row in json.loads(value)]
 
 
-def compare(cluster: LiveCluster, cell: Cell, runs: int, seconds: float) -> tuple[bool, float]:
-    """Run both jobs in turns over one backlog; print what came of it.
+def compare(
+    cluster: LiveCluster, cell: Cell, runs: int, seconds: float, table: Table
+) -> tuple[bool, float]:
+    """Run both jobs in turns over one backlog; add what came of it.
 
     Returns:
         Whether the goals are met, and the live job's rows per CPU second.
@@ -199,14 +214,11 @@ def compare(cluster: LiveCluster, cell: Cell, runs: int, seconds: float) -> tupl
     limit = pass99 + MAX_DISORDER + between + SLACK
     good = share >= GOALS[cell.message_rows] and p99 <= limit
     ours_rate, pass_rate = (statistics.median(found.rate for found in of) for of in (ours, passed))
-    sys.stdout.write(
-        f"{cell.name:15} {ours_rate:9,.0f} rows/s, pass-through {pass_rate:9,.0f}: {share:.0%} "
-        f"(goal {GOALS[cell.message_rows]:.0%}), of its rows per CPU second {cpu_share:.0%}; at "
-        f"{pace.rate:,.0f} rows/s p50 {p50:.2f} s, p99 {p99:.2f} s, pass-through {pass50:.2f}, "
-        f"{pass99:.2f}; a model's messages {between:.2f} s apart, limit {limit:.2f} s"
-        f"{'' if good else ' NOT MET'}\n"
-    )
-    sys.stdout.flush()
+    rates = f"{cell.rows:,}", f"{ours_rate:,.0f}", f"{pass_rate:,.0f}"
+    shares = f"{share:.0%}", f"{cpu_share:.0%}"
+    waits = f"{p50:.2f} / {p99:.2f} s", f"{pass50:.2f} / {pass99:.2f} s"
+    met = "" if good else ": not met"
+    table.add(cell.name, *rates, *shares, f"{pace.rate:,.0f}", *waits, f"{limit:.2f} s{met}")
     return good, statistics.median(found.per_cpu for found in ours)
 
 
@@ -246,9 +258,10 @@ def main() -> int:
         try:
             cluster = LiveCluster(folder, rows)
             per_cpu = {}
+            table = Table("live", "speed", COLUMNS, tolerance=TIMES)
             share = QUICK_SHARE if args.quick else 1
             for cell in (c._replace(rows=c.rows // share) for c in CELLS if c.name in names):
-                met, per_cpu[cell] = compare(cluster, cell, runs, seconds)
+                met, per_cpu[cell] = compare(cluster, cell, runs, seconds, table)
                 good = good and met
         finally:
             run_command("-m", "pipelines.cli", "cluster", "down", "--folder", str(folder))

@@ -51,6 +51,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import subspace_peers as peers
 from benchmarks.places import BUILD, DATA
+from benchmarks.record import Table
 from benchmarks.span import span_features
 from benchmarks.subspace_peers import LENGTH, FloatArray, Peer, Stream, make_stream
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
@@ -215,14 +216,13 @@ def means(results: Results, stream: str, method: str) -> FloatArray:
     return np.asarray(np.mean(found, axis=0))
 
 
-def table(results: Results, stream: str) -> Iterator[str]:
-    """One stream's table, line by line."""
-    width = max(map(len, METHODS))
-    yield f"{stream}: average mismatch x 1000"
-    yield " " * width + "".join(f"{f'r={rank}':>8}" for rank in RANKS)
+def show(results: Results, stream: str) -> None:
+    """Print one stream's table."""
+    print(f"\n{stream}: average mismatch x 1000")
+    name = "mismatch_spheroids" if stream == SPHEROIDS else "mismatch_motionsense"
+    table = Table("okfeb", name, ["", *(f"r = {rank}" for rank in RANKS)])
     for method in METHODS:
-        values = 1000 * means(results, stream, method)
-        yield f"{method:<{width}}" + "".join(f"{value:>8.3g}" for value in values)
+        table.add(method, *(f"{value:.3g}" for value in 1000 * means(results, stream, method)))
 
 
 def compare(results: Results, stream: str) -> Iterator[str]:
@@ -300,11 +300,11 @@ def main() -> int:
     results = measure_all(streams, options.seeds, options.workers)
     BUILD.mkdir(parents=True, exist_ok=True)
     reached, line = verdict(results, options.seeds)
-    report = [text for stream in streams for text in (*table(results, stream), "")]
-    report += [text for stream in streams for text in (*compare(results, stream), "")]
+    for stream in streams:
+        show(results, stream)
+    report = [text for stream in streams for text in (*compare(results, stream), "")]
     report += [line, f"{options.seeds} seeds, {time.perf_counter() - begin:.0f} s"]
     print("\n".join(report))
-    (BUILD / "subspaces.txt").write_text("\n".join([*report, ""]), encoding="utf-8")
     write_values(results, BUILD / "subspaces.csv")
     plot(results, streams, BUILD / "subspaces.png")
     return 0 if reached else 1

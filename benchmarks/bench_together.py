@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import kerneltrack as kt
+from benchmarks.record import TIMES, Table
 from kerneltrack.native.binding import function, laid_out
 from kerneltrack.trackers.common.base import loop_of
 from kerneltrack.trackers.common.calls import copied
@@ -87,22 +88,21 @@ def measure(spec: Any, models: int, many: int, rows: np.ndarray[Any, Any]) -> li
 def main() -> None:
     """Print a line a tracker and case."""
     rows = np.cumsum(np.random.default_rng(0).normal(size=(50_000, WIDTH)), axis=0) % 7
-    print("µs a model: update one by one, pack and run, run, the loop; times as fast as the first;")
-    print("a call beyond its loop")
+    columns = ["tracker", "models x rows", "each", "together", "packed", "loop"]
+    more = ["packed beyond the loop", "as fast as each: together, packed"]
+    table = Table("speed", "together", [*columns, *more], tolerance=TIMES)
     for models, most in CASES:
         for spec in SPECS:
             count = min(models, 50) if spec.tracker in COSTLY else models
             alone, each, packed, loop = measure(spec, count, most, rows)
-            faster = f"{alone / each:5.1f} {alone / packed:6.1f}"
-            beyond = f"{alone - loop:6.1f} {each - loop:6.1f} {packed - loop:6.2f}"
+            faster = f"{alone / each:.1f}, {alone / packed:.1f}"
             goal = ""
             if spec.tracker == "covariance" and (models, most) == (1000, 1):
                 met = "met" if alone / packed >= GOAL else "missed"
-                goal = f"  packed, goal {GOAL:g} times: {met}"
-            print(
-                f"{spec.tracker:11} {count:5} models x {most:2} rows "
-                f"{alone:8.1f} {each:8.1f} {packed:8.2f} {loop:8.2f}  {faster}  {beyond}{goal}"
-            )
+                goal = f" (goal {GOAL:g}: {met})"
+            micros = f"{alone:.1f}", f"{each:.1f}", f"{packed:.2f}", f"{loop:.2f}"
+            beyond = f"{packed - loop:.2f}"
+            table.add(spec.tracker, f"{count:,} x {most}", *micros, beyond, faster + goal)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.prequential_sets import WARMUP, Stream, score
+from benchmarks.record import Table
 from benchmarks.span import span_features
 from benchmarks.tracker_sets import SETS, make
 from kerneltrack.in_memory import learn_all
@@ -260,13 +261,19 @@ def judge(cell: Cell) -> tuple[bool, bool]:
     return lowest, found["covariance, leverage 10%"] <= WITHIN * found["OK-FEB"]
 
 
-def table(title: str, cell: Cell) -> Iterator[str]:
-    """Give a cell's lines."""
-    yield f"{title:<43}      LS  mismatch  accuracy   setting"
-    for name, settings in cell.items():
-        setting, means = best(settings)
-        figures = f"{means.loss:8.4f} {means.mismatch:9.4f} {means.accuracy:9.3f}"
-        yield f"  {name:<41} {figures}   {setting}"
+def show(cells: dict[str, Cell]) -> None:
+    """Print the tables: a row a cell, a column a method, and the settings that were chosen."""
+    methods = list(dict.fromkeys(name for cell in cells.values() for name in cell))
+    chosen = {title: {n: best(s) for n, s in cell.items()} for title, cell in cells.items()}
+    for name, digits in zip(Figures._fields, (4, 4, 3), strict=True):
+        print(f"\n{name}")
+        table = Table("covariance", name, ["", *methods])
+        for title, found in chosen.items():
+            values = (getattr(found[m][1], name) if m in found else np.nan for m in methods)
+            table.add(title, *(f"{v:.{digits}f}" if np.isfinite(v) else "" for v in values))
+    table = Table("covariance", "settings", ["", *methods])
+    for title, found in chosen.items():
+        table.add(title, *(found[m][0] if m in found else "" for m in methods))
 
 
 def parsed() -> argparse.Namespace:
@@ -295,8 +302,7 @@ def main() -> int:
             for name in options.sets:
                 measure(name, pair, options.rows, seed, runs, options.values)
     cells = by_cell(runs)
-    for title, cell in cells.items():
-        print(*table(title, cell), sep="\n", flush=True)
+    show(cells)
     verdicts = [judge(cell) for cell in cells.values()]
     lowest, near = (sum(column) for column in zip(*verdicts, strict=True))
     print(f"every row: lower LS than the other online methods in {lowest} of {len(cells)} cells")

@@ -9,8 +9,6 @@ period: the highest local maximum of the first channel's autocorrelation, lags 3
 first 20,000 rows, else 125 (Q. Liu, J. Paparrizos, "The elephant in the room: towards a reliable
 time-series anomaly detection benchmark", NeurIPS 2024, and the authors' code). Only methods that
 were published for all of the files that are compared have a mean.
-
-The table goes to build/benchmarks/tsbad.md.
 """
 
 from __future__ import annotations
@@ -27,14 +25,15 @@ from scipy.signal import argrelextrema
 
 from benchmarks.bench_detection import of_middle_rows, volume_under_pr
 from benchmarks.detection_sets import recordings
-from benchmarks.places import BUILD, DATA
+from benchmarks.places import DATA
+from benchmarks.record import Table
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-OUT, FOLDER = BUILD / "tsbad.md", DATA / "tsbad"
+FOLDER = DATA / "tsbad"
 OF_SMD = {
     "machine-1-2": ("057_SMD_id_1_Facility_tr_4529_1st_4629.csv", 4529),
     "machine-2-1": ("063_SMD_id_7_Facility_tr_5923_1st_6506.csv", 5923),
@@ -102,9 +101,9 @@ def ours(file: File) -> dict[str, float]:
 
 def main() -> int:
     """Print and write the table."""
-    known, lines, own = published(), [], []
-    lines += ["| file | at once | settled | best published | KMeansAD | PCA, sub-PCA |"]
-    lines += ["|---" * 6 + "|"]
+    known, own = published(), []
+    columns = ["file", "at once", "settled", "best published", "KMeansAD", "PCA, sub-PCA"]
+    table = Table("reference", "tsbad", columns)
     compared = []
     for file in files():
         found, others = ours(file), known[file.name]
@@ -114,16 +113,13 @@ def main() -> int:
         pca = others.get("PCA", others.get("Sub-PCA", float("nan")))
         cells = [f"{found['at once']:.3f}", f"{found['settled']:.3f}"]
         cells += [f"{others[best]:.3f} ({best})", f"{others['KMeansAD']:.3f}", f"{pca:.3f}"]
-        lines.append(f"| {file.name.split('_tr_')[0]} | {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
+        table.add(file.name.split("_tr_")[0], *cells)
     common = set.intersection(*(set(others) for others in compared))
     means = {name: float(np.mean([others[name] for others in compared])) for name in common}
     best = max(means, key=lambda method: means[method])
     at_once, settled = (np.mean([found[kind] for found in own]) for kind in ("at once", "settled"))
-    lines.append(f"| mean | {at_once:.3f} | {settled:.3f} | {means[best]:.3f} ({best}) | | |")
-    print("\n".join(lines))
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    figures = f"{at_once:.3f}", f"{settled:.3f}", f"{means[best]:.3f} ({best})"
+    table.add("mean", *figures, "", "")
     return 0
 
 

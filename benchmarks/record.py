@@ -8,6 +8,7 @@ as soon as it has a row. What is to stay, `python -m benchmarks.pages --keep` co
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import shlex
@@ -130,7 +131,7 @@ class Table:
             tuple(columns),
             (),
         )
-        print("\n".join([line(columns), "|" + "---|" * len(columns)]), flush=True)
+        print("\n".join(["", line(columns), "|" + "---|" * len(columns)]), flush=True)
 
     def add(self, *cells: object) -> None:
         """Add a row.
@@ -146,4 +147,8 @@ class Table:
             )
         self._kept = dataclasses.replace(self._kept, rows=(*self._kept.rows, row))
         print(line(row), flush=True)
-        write(self._path, {**read(self._path), self._name: self._kept})
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        # Other benchmarks of the page may run meanwhile.
+        with self._path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            write(self._path, {**read(self._path), self._name: self._kept})

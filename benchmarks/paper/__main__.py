@@ -55,7 +55,7 @@ def main() -> int:
 
 def _listed(papers: Mapping[str, Mapping[str, Part]]) -> list[str]:
     return [
-        f"{paper:8}{name:10}{part.status:12}{part.shows}"
+        f"{paper:8}{name:17}{part.status:12}{part.shows}"
         for paper, parts in papers.items()
         for name, part in parts.items()
     ]
@@ -83,6 +83,8 @@ def _run(paper: str, parts: Mapping[str, Part], chosen: Sequence[str], *, quick:
         expected = "" if as_expected else f", the manifest says {part.status}"
         print(f"{status}{expected}; {seconds:.0f} s\n", flush=True)
         moved += not as_expected
+        if name.startswith("fig") and found.draw is None:
+            raise ValueError(f"figure {name} has no plot")
         if found.draw is not None:
             figure = Figure(figsize=(8, 4.5), layout="constrained")
             found.draw(figure)

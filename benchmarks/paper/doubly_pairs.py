@@ -35,8 +35,9 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import Ridge
 
 from benchmarks.paper.exact_cca import exact_totals, summed
-from benchmarks.paper.parts import Found
+from benchmarks.paper.parts import Found, bars
 from benchmarks.places import DATA
+from benchmarks.record import TIMES, Table
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.trackers import DSPair, DSPairSpec
 from kerneltrack.trackers.doubly.pair import PairState
@@ -134,11 +135,12 @@ def fig5(quick: bool) -> Found:
             error = float(np.mean((fitted.predict(values[count:]) - y[count:]) ** 2))
             table.setdefault(f"{name}, test error", []).append(error)
     means = {name: float(np.mean(errors)) for name, errors in table.items()}
+    draw = bars({name.removesuffix(", test error"): each for name, each in means.items()}, "error")
     ratio = means["kernel SIR, test error"] / means["kernel PCA, test error"]
     ours = min(means["kernel SIR, test error"], means["kernel SIR, Newton, test error"])
     peers = [means[f"{name}, all of them, test error"] for name in ("random Fourier", "Nyström")]
     means["best kernel SIR over the best of random Fourier and Nyström"] = ours / min(peers)
-    return Found({**means, "kernel SIR over kernel PCA": ratio})
+    return Found({**means, "kernel SIR over kernel PCA": ratio}, draw)
 
 
 def halves(digits: npt.NDArray[Any]) -> FloatArray:
@@ -232,12 +234,17 @@ def table3(quick: bool) -> Found:
 def main() -> None:
     """Print what more features and steps come to, line by line."""
     rows, test = read_digits()
+    columns = ["form", "features", "steps", "total correlation", "s"]
+    table = Table("doubly", "pairs", columns, tolerance=TIMES)
     for line in itertools.chain.from_iterable(our_lines(form, rows, test) for form in FORMS):
-        print(line, flush=True)
+        cells = line.method, f"{line.features:,}", line.steps
+        table.add(*cells, f"{line.total:.1f}", f"{line.seconds:.0f}")
     views, late = np.hsplit(rows, 2), np.hsplit(test, 2)
+    heads = ["features", *(f"ridge {ridge:g}" for ridge in RIDGES)]
+    table = Table("doubly", "pairs_exact", heads)
     for count in (2048, 4096, 8192, 16_384):
         totals = [f"{each:.1f}" for each in exact_totals(views, late, count, RIDGES, TOP)]
-        print(f"exact, {count}: {dict(zip(RIDGES, totals, strict=True))}", flush=True)
+        table.add(f"{count:,}", *totals)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from benchmarks.paper.printed_nolana import rank_one
 from benchmarks.prequential_sets import WARMUP
+from benchmarks.record import Table
 from benchmarks.span import span_features
 from benchmarks.tracker_sets import SETS, make
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
@@ -154,8 +155,8 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=4_000)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     options = parser.parse_args()
-    print("| set | OK-FEB | covariance | Honeine | kernel Hebbian | incremental KPCA |")
-    print("|---|---|---|---|---|---|")
+    columns = ["set", "OK-FEB", "covariance", "Honeine", "kernel Hebbian"]
+    table = Table("covariance", "online_kpca", [*columns, f"incremental KPCA, {WHOLE} rows"])
     for name in options.sets:
         rows = np.ascontiguousarray(make(name, 0, options.rows).scaled)
         gamma = median_bandwidth("gaussian", rows[:WARMUP])
@@ -166,7 +167,7 @@ def main() -> int:
             oja(rows, gamma, 1.0 - NEW),
             incremental(rows, gamma),
         ]
-        print(f"| {name} | {' | '.join(f'{each:.4f}' for each in cells)} |", flush=True)
+        table.add(name, *(f"{each:.4f}" for each in cells))
     return 0
 
 

@@ -114,6 +114,19 @@ def curves(found: Curves, **axes: Any) -> Any:
     return draw
 
 
+def bars(found: Mapping[str, float], axis: str) -> Any:
+    """Return what draws values as bars, by their names."""
+
+    def draw(figure: Figure) -> None:
+        panel = figure.subplots()
+        panel.barh(list(found), list(found.values()))
+        panel.invert_yaxis()
+        panel.set(xlabel=axis)
+        panel.grid(visible=True, axis="x", alpha=0.3)
+
+    return draw
+
+
 def outcome(part: Part, found: Found) -> str:
     """Return the status that a measurement gives a part.
 

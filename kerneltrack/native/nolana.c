@@ -14,6 +14,7 @@ typedef struct {
   double refit_ridge;
   double threshold;
   int64_t logistic;
+  int64_t moves_first;
   int64_t warmup;
 } nolana_settings;
 
@@ -78,6 +79,7 @@ typedef struct {
 
 /* The row's features q, and the decision values. */
 static void evaluate(nolana_call *call) {
+  copy(call->work.x, row_of(call->at.rows, call->at.n), call->at.rows->columns);
   oana_project(call->of, &call->map, &call->work, 1.0);
   decide(&call->at, &call->state->weights, call->work.q);
 }
@@ -154,8 +156,12 @@ static void learn_row(nolana_call *call) {
   int64_t place = oana_nearest(&call->map, call->work.x, &distance);
   int action = oana_action(&call->rules, &call->map, distance);
   if (action == OANA_BEGINS) begin_landmark(call);
+  if (action == OANA_MOVES && call->settings->moves_first) {
+    move_landmark(call, place);
+    evaluate(call);
+  }
   descend_row(call);
-  if (action == OANA_MOVES) move_landmark(call, place);
+  if (action == OANA_MOVES && !call->settings->moves_first) move_landmark(call, place);
   call->at.counts[LANDMARKS] = call->map.counts.at[SIZE];
   call->at.counts[MAP_DIRECTIONS] = call->map.counts.at[STARTED];
 }
@@ -166,7 +172,6 @@ static int next_nolana_lesson(nolana_call *call) {
   lesson *at = &call->at;
   nolana_state *state = call->state;
   while (next_row(at)) {
-    copy(call->work.x, row_of(at->rows, at->n), at->rows->columns);
     evaluate(call);
     if (!report_row(at)) continue;
     if (!keep_waiting(at, &state->bandwidth, &state->early)) return 1;

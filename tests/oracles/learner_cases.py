@@ -53,6 +53,7 @@ SPECS: tuple[LearnerSpec, ...] = (
     NOLANASpec(warmup=20, budget=6, rank=4),
     NOLANASpec(kernel="laplacian", gamma=2.0, loss="logistic", budget=9, rank=9, threshold=1.0),
     NOLANASpec(task="regression", warmup=20, budget=8, rank=5, threshold=None),
+    NOLANASpec(warmup=20, budget=6, rank=4, stage_order="move_first"),
     FOGDSpec(warmup=20, budget=30),
     FOGDSpec(kernel="laplacian", gamma=2.0, loss="logistic", budget=50, seed=7, ridge=1e-3),
     FOGDSpec(task="regression", warmup=20, budget=40, decay_rows=50),

@@ -69,9 +69,20 @@ class Oracle:
 
     def learn(self, x: FloatArray, label: float) -> bool:
         """Run Alg. 2's lines 5 to 14; returns whether a landmark moved."""
+        stages = [self.step, self.move]
+        if self.spec.stage_order == "move_first":
+            stages.reverse()
+        return any([stage(x, label) for stage in stages])
+
+    def step(self, x: FloatArray, label: float) -> bool:
+        """Take a step on eq. 11."""
         q = self.map.features(x)
         self.weights = descend(self.spec, self.weights, q, label, self.learned)
         self.learned += 1
+        return False
+
+    def move(self, x: FloatArray, label: float) -> bool:
+        """Move a landmark, if the row moves one, and fit the weights to the new map (eq. 12)."""
         old = copy.copy(self.map)
         if not self.map.move(x):
             return False

@@ -15,6 +15,8 @@ from benchmarks.subspace_peers import make_stream, meka, shifted_nystroem
 from kerneltrack.kernels import gram, make_kernel
 
 STATUSES = {"reproduced", "differs", "impossible"}
+NUMBERED = {"okfeb": (9, 2), "nolana": (4, 2), "doubly": (5, 3), "polk": (8, 3), "bcd": (0, 0)}
+"""Figures and tables that a paper numbers; the slides of BCD number none."""
 
 
 def test_every_table_and_figure_has_a_status_and_is_measured_or_says_why_not() -> None:
@@ -28,6 +30,10 @@ def test_every_table_and_figure_has_a_status_and_is_measured_or_says_why_not() -
             assert (part in measured) == (fields.status != "impossible"), (name, part)
             assert bool(fields.lines) == (fields.status != "impossible"), (name, part)
         assert set(measured) <= set(parts)
+        figures, tables = NUMBERED[name]
+        numbered = {f"fig{k + 1}" for k in range(figures)}
+        numbered |= {f"table{k + 1}" for k in range(tables)}
+        assert {part for part in parts if part.startswith(("fig", "table"))} == numbered
 
 
 def test_the_page_is_the_manifest() -> None:

@@ -11,6 +11,7 @@ q̄, gets the weights that say the most similar of the landmarks, at their new p
 
     w̄_c = argmin Σ_i (w_cᵀq(u_i) - wᵀq̄(u_i))² + θ‖w‖² = (GGᵀ + θI)⁻¹ G q(U)ᵀw_c,  G = q̄(U).
 
+With `stage_order: move_first` the landmark moves before the row's step, which is then one on q̄.
 The losses: Crammer and Singer's multi-class hinge, multinomial logistic, and (y - f(x))²/2 in
 regression. The first m labelled rows that differ are the landmarks. With `threshold: null` they
 stay so, which is NOGD. Any orthonormal basis of the
@@ -65,6 +66,7 @@ class NOLANASettings(NamedTuple):
     refit_ridge: float
     threshold: float
     logistic: bool
+    moves_first: bool
     warmup: int
 
 
@@ -134,6 +136,7 @@ class NOLANA(KernelLearner[NOLANASpec, NOLANAState]):
             refit_ridge=float(spec.refit_ridge),
             threshold=math.inf if spec.threshold is None else float(spec.threshold),
             logistic=spec.classifies and spec.loss == "logistic",
+            moves_first=spec.stage_order == "move_first",
             warmup=spec.warmup,
         )
 

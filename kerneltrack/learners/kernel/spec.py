@@ -12,6 +12,7 @@ from kerneltrack.settings import OneOf, Range
 from kerneltrack.specs import NEEDS_BANDWIDTH
 
 LOSSES = ("hinge", "logistic")
+STAGE_ORDERS = ("step_first", "move_first")
 MAINTENANCE = ("removal", "projection", "merging")
 
 
@@ -137,6 +138,12 @@ class NOLANASpec(KernelSpec, GradientSpec):
         Range(1e-9, 1e6),
         "Ridge θ for refitting weights when the map changes; it affects small eigenvalues most.",
     ] = 1e-6
+    stage_order: Annotated[
+        str,
+        OneOf(STAGE_ORDERS),
+        """What a row does first: step_first (the paper) fits the weights to the row, then moves its
+        landmark; move_first moves the landmark, then fits on the new map.""",
+    ] = "step_first"
 
     def check_together(self) -> None:
         """Refuse a budget below the rank."""
