@@ -213,7 +213,7 @@ def job_from_flags(
         ),
         periods=spec_options.periods_from_flags(args),
         silent_after=getattr(args, "silent_after", None),
-        quiet=_quiet_of(args),
+        quiet=_quiet_of(args, columns.options.time_zone),
         given=given,
         learner=learner,
         late=_late_from_flags(args, columns, learner, labels),
@@ -254,10 +254,13 @@ def job_from_flags(
     return job
 
 
-def _quiet_of(args: argparse.Namespace) -> QuietTimes | None:
-    """Return the quiet times of `--quiet`, without the groups of devices; None without."""
+def _quiet_of(args: argparse.Namespace, zone: str) -> QuietTimes | None:
+    """Return the quiet times of `--quiet`, without the groups of devices; None without.
+
+    `zone` is that of times which name no offset.
+    """
     path = getattr(args, "quiet", None)
-    return None if path is None else QuietTimes(read_quiet(path))
+    return None if path is None else QuietTimes(read_quiet(path, zone))
 
 
 def _check_quiet(job: Job, quiet: QuietTimes) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.monitor.spans import parse_moment
+from kerneltrack.monitor.clocks import UTC
+from kerneltrack.monitor.spans import is_day, parse_moment
 
 ALL = "*"
 FIELDS = ("device", "group", "from", "to", "why")
@@ -100,22 +102,23 @@ class QuietTimes:
         return cls(tuple(QuietTime(**each) for each in values["times"]), values["groups"])
 
 
-def checked_times(entries: Sequence[tuple[str, Any]]) -> tuple[QuietTime, ...]:
+def checked_times(entries: Sequence[tuple[str, Any]], zone: str = UTC) -> tuple[QuietTime, ...]:
     """Return the quiet times that entries of a file say.
 
     Args:
         entries: Each with its place ("line 3"): a mapping with a `device` ("*" for all) or a
-            `group`, `from`, `to` and `why`.
+            `group`, `from`, `to` and `why`. A `to` that is a date is that whole day.
+        zone: The zone of times that name no offset.
 
     Raises:
         ConfigError: for one that says something else, by its place.
     """
     if not 0 < len(entries) <= MOST_TIMES:
         raise ConfigError("entries", len(entries), f"1 to {MOST_TIMES:,}")
-    return tuple(_checked(where, entry) for where, entry in entries)
+    return tuple(_checked(where, entry, zone) for where, entry in entries)
 
 
-def _checked(where: str, entry: Any) -> QuietTime:
+def _checked(where: str, entry: Any, zone: str) -> QuietTime:
     if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
         raise ConfigError(where, entry, f"a mapping with {', '.join(FIELDS)}")
     if unknown := sorted(set(entry) - set(FIELDS)):
@@ -127,8 +130,16 @@ def _checked(where: str, entry: Any) -> QuietTime:
         raise ConfigError(where, texts.get("device"), allowed)
     for name in ("from", "to"):
         if name not in texts:
-            raise ConfigError(f"{where}, {name}", None, "a time in ISO 8601")
-    start, end = (parse_moment(f"{where}, {name}", texts[name]) for name in ("from", "to"))
+            raise ConfigError(f"{where}, {name}", None, "a date or a time in ISO 8601")
+    start = parse_moment(f"{where}, from", texts["from"], zone)
+    end = _end(f"{where}, to", texts["to"], zone)
     if end <= start:
         raise ConfigError(f"{where}, to", texts["to"], f"after {texts['from']}")
     return QuietTime(texts.get("device"), texts.get("group"), start, end, texts.get("why", ""))
+
+
+def _end(field: str, text: str, zone: str) -> int:
+    """Return the first time after a quiet one, ns: of a date the midnight that ends it."""
+    if is_day(text):
+        text = (date.fromisoformat(text) + timedelta(days=1)).isoformat()
+    return parse_moment(field, text, zone)

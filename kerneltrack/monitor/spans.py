@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.clocks import UTC, is_zone
 
 SECOND = 10**9
 UNITS = {
@@ -70,15 +72,16 @@ def parse_span(field: str, text: str) -> Span:
 
 
 @functools.lru_cache
-def parse_moment(field: str, text: str) -> int:
+def parse_moment(field: str, text: str, zone: str = UTC) -> int:
     """Return the event time, ns since 1970 UTC, that an ISO 8601 text names.
 
     Args:
         field: The setting, for the error.
-        text: As 2026-03-01T12:00:00Z; without an offset it is UTC, without a time midnight.
+        text: As 2026-03-01T12:00:00Z; without an offset it is local, without a time midnight.
+        zone: Name of the IANA time zone of texts without an offset.
 
     Raises:
-        ConfigError: for anything else.
+        ConfigError: for anything else, and for a local time that never comes, or comes twice.
 
     Example:
         >>> parse_moment("until", "1970-01-02") == 86400 * 10**9
@@ -88,5 +91,28 @@ def parse_moment(field: str, text: str) -> int:
         moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip()))
     except ValueError:
         raise ConfigError(field, text, "a time in ISO 8601, as 2026-03-01T12:00:00Z") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    if moment.tzinfo is None:
+        moment = _of_zone(field, text, moment, zone)
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def is_day(text: str) -> bool:
+    """Check whether an ISO 8601 text is a date without a time of day."""
+    try:
+        date.fromisoformat(text.strip())
+    except ValueError:
+        return False
+    return True
+
+
+def _of_zone(field: str, text: str, moment: datetime, zone: str) -> datetime:
+    """Return the instant of a local time, which has to come exactly once."""
+    if not is_zone(zone):
+        raise ConfigError(field, text, f"with its offset, +01:00: {zone} is no zone that is known")
+    first, second = (moment.replace(tzinfo=ZoneInfo(zone), fold=fold) for fold in (0, 1))
+    if first.utcoffset() == second.utcoffset():
+        # Aware times of one zone are subtracted as clocks show them.
+        return first.astimezone(timezone.utc)
+    comes = first.astimezone(timezone.utc).astimezone(first.tzinfo).replace(tzinfo=None) == moment
+    often = "comes twice" if comes else "never comes"
+    raise ConfigError(field, text, f"with its offset, +01:00: this local time {often} in {zone}")

@@ -7,7 +7,7 @@ import io
 from collections.abc import Collection
 from typing import Any
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import DataError, fit
 from kerneltrack.snapshots.files import read_whole
 
 Entries = list[tuple[str, Any]]
@@ -37,18 +37,30 @@ def read_entries(
 
 def _of_csv(path: str, data: bytes, fields: Collection[str], needed: Collection[str]) -> Entries:
     try:
-        reader = csv.reader(io.StringIO(data.decode("utf-8-sig")), strict=True)
+        text = data.decode("utf-8-sig")
+        head = text.lstrip().partition("\n")[0]
+        # As spreadsheets write it where the comma is the decimal mark.
+        delimiter = ";" if ";" in head and "," not in head else ","
+        reader = csv.reader(io.StringIO(text), strict=True, delimiter=delimiter)
         lines = [(reader.line_num, line) for line in reader if line]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(path, f"not CSV: {error}") from error
     names = [name.strip() for name in lines[0][1]] if lines else []
     if len({*names}) < len(names) or not {*needed} <= {*names} <= {*fields}:
-        columns = "the columns" if {*needed} == {*fields} else "columns of"
-        raise DataError(path, f"must have {columns} {', '.join(fields)}, separated by commas")
+        raise DataError(path, _wrong_header(names, fields, needed))
     for number, line in lines:
         if len(line) != len(names):
             raise DataError(path, f"line {number} has {len(line)} values, not {len(names)}")
     return [(f"line {number}", dict(zip(names, line, strict=True))) for number, line in lines[1:]]
+
+
+def _wrong_header(names: list[str], fields: Collection[str], needed: Collection[str]) -> str:
+    rest = [name for name in fields if name not in needed]
+    more = f" (and may have {', '.join(rest)})" if rest else ""
+    return (
+        f"must have the columns {', '.join(needed)}{more}, separated by commas or semicolons; "
+        f"its first line has {fit(', '.join(names)) or 'nothing'}"
+    )
 
 
 def _of_yaml(path: str, data: bytes, example: str) -> Entries:

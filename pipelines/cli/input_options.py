@@ -54,16 +54,24 @@ def look_at_input(
     from transforms.read.counters import without_counters  # noqa: PLC0415
     from transforms.read.look import look_at_files  # noqa: PLC0415
 
-    before = getattr(args, "warm_start", None) or getattr(args, "snapshots", None)
-    columns = handed_on.columns_of(COLUMNS.read(args), before)
-    columns = with_mode(columns, mode_from_flags(args))
-    found = look_at_files(args.input, columns, formats_from_flags(args))
+    found = look_at_files(args.input, columns_from_flags(args), formats_from_flags(args))
     if meanwhile is not None:
         meanwhile(found)
     found = dataclasses.replace(found, columns=without_counters(found.infos, found.columns))
     # Of rows that are merged one alone may lack channels.
     partial = found.columns.partial or getattr(args, "duplicates", None) == "merge"
     return dataclasses.replace(found, columns=dataclasses.replace(found.columns, partial=partial))
+
+
+def columns_from_flags(args: argparse.Namespace) -> ColumnOptions:
+    """Return how columns are read: as the flags say, else as the run that is continued did.
+
+    Raises:
+        ConfigError: for a bad flag.
+    """
+    before = getattr(args, "warm_start", None) or getattr(args, "snapshots", None)
+    columns = handed_on.columns_of(COLUMNS.read(args), before)
+    return with_mode(columns, mode_from_flags(args))
 
 
 def _refuse_missing(inputs: Sequence[str]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kerneltrack.errors import ConfigError, DataError
+from collections.abc import Sequence
+
+from kerneltrack.errors import ConfigError, DataError, printable
+from kerneltrack.monitor.clocks import UTC
 from kerneltrack.monitor.quiet import FIELDS, QuietTime, checked_times
 from pipelines.cli.entries_file import read_entries
 
@@ -11,17 +14,31 @@ _MOST_BYTES = 16 << 20
 _EXAMPLE = "{device: pump-7, from: ..., to: ..., why: ...}"
 
 
-def read_quiet(path: str) -> tuple[QuietTime, ...]:
+def check_groups(times: Sequence[QuietTime], column: str | None) -> None:
+    """Refuse quiet times of groups where no column says which device is in which group.
+
+    Raises:
+        ConfigError: naming `--group`.
+    """
+    name = next((each.group for each in times if each.group is not None), None)
+    if name is not None and column is None:
+        allowed = f"the column of the devices' groups: {FLAG} names the group {printable(name)}"
+        raise ConfigError("--group", None, allowed)
+
+
+def read_quiet(path: str, zone: str = UTC) -> tuple[QuietTime, ...]:
     """Return the quiet times of devices.
 
     Args:
         path: A CSV file (.csv) with the columns device or group (or both), from, to and why, or a
             YAML file with a list of them, `- {device: pump-7, from: 2026-03-01, to: 2026-03-02}`.
+        zone: The zone of times that name no offset.
 
     Raises:
         DataError: if it cannot be read, or holds something else: by its line or entry.
     """
     try:
-        return checked_times(read_entries(path, _MOST_BYTES, FIELDS, ("from", "to"), _EXAMPLE))
+        entries = read_entries(path, _MOST_BYTES, FIELDS, ("from", "to"), _EXAMPLE)
+        return checked_times(entries, zone)
     except ConfigError as error:
         raise DataError(path, str(error)) from error

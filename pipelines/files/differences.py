@@ -13,15 +13,14 @@ from kerneltrack.errors import printable
 from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers
 from kerneltrack.monitor.periods.fleet import Spell, verdict
 from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
+from kerneltrack.paths import join
 from pipelines.report.data.differences import Difference, differences_of
 from pipelines.report.data.files import read_tables, write_table
-from pipelines.report.text import counted
+from pipelines.report.text import MOST_NAMED, and_more, counted
 from transforms.outputs import DIFFERENCES, PERIODS
 from transforms.write.schemas import DIFFERENCES_SCHEMA
 
 SECOND = 1_000_000_000
-MOST_NAMED = 5
-"""Devices, and common causes, that the end of a job names."""
 
 
 def find_differences(
@@ -103,12 +102,9 @@ def difference_lines(output: str, run: Mapping[str, Any]) -> list[str]:
     lines += [
         f"  {printable(each.model or '')}: {_when(each)}" for each in found.devices[:MOST_NAMED]
     ]
-    if found.total > MOST_NAMED:
-        lines.append(f"  and {found.total - MOST_NAMED:,} more")
+    lines += and_more(found.total, join(output, DIFFERENCES))
     lines += [f"common cause: {_shared(each)}" for each in found.common[:MOST_NAMED]]
-    if len(found.common) > MOST_NAMED:
-        lines.append(f"  and {len(found.common) - MOST_NAMED:,} more common causes")
-    return lines
+    return lines + and_more(len(found.common), join(output, DIFFERENCES))
 
 
 def _head(length: str, total: int, still: int, judged: int) -> str:

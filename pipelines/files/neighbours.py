@@ -23,12 +23,11 @@ from kerneltrack.snapshots.references import reference_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.report.data.files import write_table
 from pipelines.report.data.neighbours import Unlike, fleet_of
+from pipelines.report.text import MOST_NAMED, and_more, figure
 from transforms.outputs import NEIGHBOURS, SNAPSHOTS
 
 FEWEST = 3
 """Models that it takes to compare any."""
-MOST_NAMED = 5
-"""Models that the end of a job names."""
 _MOST_LISTED = 1_000
 _MOST_KEPT = 256 << 20
 """Bytes of fingerprints that are read once and kept; others are read where they are needed."""
@@ -133,15 +132,16 @@ def neighbour_lines(output: str, run: Mapping[str, Any]) -> list[str]:
     found = fleet_of(output, run)
     if found is None or not found.total:
         return []
-    named = [_named(model) for model in found.unlike[:MOST_NAMED]]
-    if found.total > len(named):
-        named.append(f"and {found.total - len(named):,} more")
     are = "is" if found.total == 1 else "are"
     return [
-        f"{found.total:,} of {found.compared:,} devices {are} unlike the others: {', '.join(named)}"
+        f"{found.total:,} of {found.compared:,} devices {are} unlike the others:",
+        *map(_named, found.unlike[:MOST_NAMED]),
+        *and_more(found.total, join(output, NEIGHBOURS)),
     ]
 
 
 def _named(model: Unlike) -> str:
-    channels = "".join(f" {name}" for name, _ in model.channels[:1])
-    return f"{printable(model.model)} ({model.view}{':' if channels else ''}{channels})"
+    channels = "".join(f": {name}" for name, _ in model.channels[:1])
+    return (
+        f"  {printable(model.model)}: in {model.why}{channels} ({figure(model.apart)} x the limit)"
+    )

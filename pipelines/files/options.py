@@ -86,6 +86,17 @@ def add_track_flags(parser: Parser) -> None:
     )
 
 
+def _check_quiet(args: argparse.Namespace) -> None:
+    """Refuse what is wrong in the file of `--quiet`, before rows are read."""
+    if getattr(args, "quiet", None) is None:
+        return
+    # NumPy and YAML are not for the help.
+    from pipelines.cli.quiet_file import check_groups, read_quiet  # noqa: PLC0415
+
+    zone = input_options.columns_from_flags(args).time_zone
+    check_groups(read_quiet(args.quiet, zone), args.group)
+
+
 def add_score_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `score` to a parser."""
     parser.usage = "kerneltrack score INPUT... --snapshots DIR --output DIR [flags] [Beam's flags]"
@@ -208,6 +219,7 @@ def check(args: argparse.Namespace) -> Input:
     if getattr(args, "workers", None) is not None:
         check_int("--workers", args.workers, 1, MOST_WORKERS)
     results_in(args.output, args.overwrite)
+    _check_quiet(args)
     prepare = functools.partial(workers.prepare, args) if hasattr(args, "workers") else None
     group = getattr(args, "group", None)
     if group is None:

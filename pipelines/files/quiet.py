@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
-from kerneltrack.errors import ConfigError, printable
-from kerneltrack.monitor.quiet import ALL, QuietTimes
+from kerneltrack.errors import printable
+from kerneltrack.monitor.quiet import ALL, QuietTime, QuietTimes
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
-from pipelines.cli.quiet_file import FLAG
-from pipelines.files import groups
+from pipelines.cli.quiet_file import FLAG, check_groups
 from pipelines.files.groups import check_group, groups_of
 from pipelines.job_spec import Job
-from pipelines.report.text import counted, few
+from pipelines.report.clock import SiteClock, clock_of
+from pipelines.report.text import MOST_NAMED, and_more, counted, few
+from pipelines.run_folder import RUN
 from transforms.outputs import SNAPSHOTS
 from transforms.read.look import Input
-
-MOST_NAMED = 5
-"""Devices and groups that the end of a job names."""
 
 
 def with_groups(job: Job, column: str | None, files: Input) -> Job:
@@ -36,21 +37,32 @@ def with_groups(job: Job, column: str | None, files: Input) -> Job:
         check_group(files, column)
     if job.quiet is None or all(each.group is None for each in job.quiet.times):
         return job
-    if column is None:
-        raise ConfigError(groups.FLAG, None, f"the column of groups: {FLAG} names some")
-    quiet = dataclasses.replace(job.quiet, groups=groups_of(files, column))
+    check_groups(job.quiet.times, column)
+    quiet = dataclasses.replace(job.quiet, groups=groups_of(files, str(column)))
     return dataclasses.replace(job, quiet=quiet)
 
 
-def quiet_lines(output: str, quiet: QuietTimes | None) -> list[str]:
+def quiet_lines(output: str, run: Mapping[str, Any], quiet: QuietTimes | None) -> list[str]:
     """Return what the end of a job says of quiet times: those of no device are mistakes."""
     if quiet is None:
         return []
     known = {*SnapshotFolder(join(output, SNAPSHOTS)).models, ALL, *quiet.groups.values()}
     names = [each.group if each.device is None else each.device for each in quiet.times]
     unknown = list(dict.fromkeys(str(name) for name in names if name not in known))
-    line = f"quiet:    {counted(len(quiet.times), 'time')} in {FLAG}, not compared with references"
+    many = counted(len(quiet.times), "quiet time")
+    lines = [f"rows of {many} are not compared with references:"]
+    sizes, clock = Counter(quiet.groups.values()), clock_of(run)
+    lines += [f"  {_in_words(each, sizes, clock)}" for each in quiet.times[:MOST_NAMED]]
+    lines += and_more(len(quiet.times), join(output, RUN))
     if not unknown:
-        return [line]
+        return lines
     named = few([printable(name) for name in unknown[:MOST_NAMED]], MOST_NAMED, len(unknown))
-    return [line, f"warning:  {FLAG} names what is not there: {named}"]
+    return [*lines, f"warning:  {FLAG} names what is not there: {named}"]
+
+
+def _in_words(quiet: QuietTime, sizes: Mapping[str, int], clock: SiteClock) -> str:
+    who = "all devices" if quiet.device == ALL else printable(quiet.device or "")
+    if quiet.group is not None:
+        who = f"{printable(quiet.group)} ({counted(sizes.get(quiet.group, 0), 'device')})"
+    why = f", {printable(quiet.why)}" if quiet.why else ""
+    return f"{who}: {clock.named(quiet.start)} to {clock.named(quiet.end)}{why}"

@@ -43,10 +43,10 @@ from pipelines.files.record import (
 from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.job import explain, say
 from pipelines.job_spec import measure_from_flags
-from pipelines.report.data.episodes import MOST_NAMED, off_lines
+from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from pipelines.report.data.files import count_rows
-from pipelines.report.text import natural
+from pipelines.report.text import MOST_NAMED, natural
 from transforms.metrics import SCORED_AGAIN, UNREFERENCED
 from transforms.outputs import EPISODES, FAILURES, SCORER, SCORES, Asked, counters_of, schemas
 from transforms.read.files import ReadChunks

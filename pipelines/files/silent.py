@@ -9,16 +9,16 @@ import numpy as np
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.silences import Silence, allowed_time, silences_of
+from kerneltrack.paths import join
+from pipelines.report.clock import clock_of
 from pipelines.report.data.columns import model_numbers, times_of
 from pipelines.report.data.files import parquet_files, read_batches, write_table
 from pipelines.report.data.silent import OPEN, silent_of
-from pipelines.report.text import SECOND, counted, moment, span
+from pipelines.report.text import MOST_NAMED, and_more, counted, span
 from transforms.outputs import FEATURES, SILENT
 from transforms.write.schemas import SILENT_SCHEMA
 
 FLAG = "--silent-after"
-MOST_NAMED = 5
-"""Devices that the end of a job names."""
 
 
 def find_silent(output: str, after: str | None) -> dict[str, Any]:
@@ -82,9 +82,10 @@ def silent_lines(output: str, run: Mapping[str, Any]) -> list[str]:
         before = f"; {counted(was, 'device')} had silences that are over" if was else ""
         return [f"silent: none of {counted(found.of, 'device')} at the end{before}"]
     lines = [f"silent: {len(still):,} of {counted(found.of, 'device')} at the end{before}:"]
+    clock = clock_of(run)
     lines += [
-        f"  {printable(each.model)}: no row since {moment(each.since, to=SECOND)} UTC "
+        f"  {printable(each.model)}: no row since {clock.named(each.since)} "
         f"(allowed: {span(each.allowed)})"
         for each in still[:MOST_NAMED]
     ]
-    return lines + ([f"  and {len(still) - MOST_NAMED:,} more"] if len(still) > MOST_NAMED else [])
+    return lines + and_more(len(still), join(output, SILENT))

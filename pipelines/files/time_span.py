@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from kerneltrack.errors import fit
 from kerneltrack.snapshots.files import opened
+from pipelines.report.clock import clock_of, ns_of
 from pipelines.report.data.columns import times_of
 from pipelines.report.data.files import parquet_files
 from pipelines.report.text import counted, moment
@@ -127,7 +128,9 @@ def span_lines(record: Mapping[str, Any], sequence: str | None) -> list[str]:
     span = record.get(KEY)
     if span is None:
         return []
-    line = f"times:    {span['first']} to {span['last']} UTC"
+    clock = clock_of(record)
+    first, last = (clock.moment(ns_of(span[end])) for end in ("first", "last"))
+    line = f"times:    {first} to {last} {clock.zone}"
     if "shared" in span and sequence is None and span["most"] < _MANY:
         line += f"; {span['shared']:,} rows share a time with another of their device"
     return [line]
@@ -148,8 +151,8 @@ def span_warnings(span: Mapping[str, Any], sequence: str | None) -> list[str]:
     if found.get("most", 1) >= _MANY and sequence is None:
         lines.append(
             f"{found['most']:,} rows of one device ({fit(found['model'], _NAME)}) at one time, "
-            f"{found['time']}; {found['shared']:,} rows in all share a time (is the time of day in "
-            "another column, --time DATE TIME? are they of several devices, --model-id? "
+            f"{found['time']} UTC; {found['shared']:,} rows in all share a time (is the time "
+            "of day in another column, --time DATE TIME? are they of several devices, --model-id? "
             "--sequence COLUMN puts them in order)"
         )
     return lines

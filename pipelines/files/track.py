@@ -242,7 +242,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         ),
         *difference_lines(args.output, record),
         *silent_lines(args.output, record),
-        *quiet_lines(args.output, job.quiet),
+        *quiet_lines(args.output, record, job.quiet),
         *neighbour_lines(args.output, record),
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),

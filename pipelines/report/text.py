@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 SECOND = 10**9
+MOST_NAMED = 20
+"""Devices that a list at the end of a job names."""
 _IN_FULL_FROM = 1_000
 _IN_FULL_BELOW = 10_000_000
 
@@ -35,6 +37,16 @@ def few(names: Sequence[str], most: int, count: int | None = None) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
+def and_more(count: int, place: str) -> list[str]:
+    """Return the line after a list that names the first `MOST_NAMED` of so many.
+
+    Args:
+        count: How many there are in all.
+        place: Where the others are: the folder that has all.
+    """
+    return [f"  and {count - MOST_NAMED:,} more: all in {place}"] if count > MOST_NAMED else []
+
+
 def percent(part: float, whole: float) -> str:
     """Return a share as a percentage, a dash if there is no whole."""
     return f"{100 * part / whole:.1f} %" if whole else "–"
@@ -57,13 +69,28 @@ def moment(time: int, to: int = 1) -> str:
 
 
 def span(nanoseconds: int) -> str:
-    """Return how long something is in the largest unit of which it is a multiple: `90 s`, `1 h`."""
+    """Return how long something is, for people: `90 s`, `1 h 40 min`, `2 d`.
+
+    Up to 999 of the largest unit of which it is a multiple are named so; anything else is rounded
+    to the second of its two largest units.
+    """
     for unit, size in _UNITS:
-        if nanoseconds % size == 0:
+        if nanoseconds % size == 0 and nanoseconds < _MOST_OF_A_UNIT * size:
             return f"{nanoseconds // size:,} {unit}"
-    return f"{nanoseconds:,} ns"
+    return _of_two_units(nanoseconds)
 
 
+def _of_two_units(nanoseconds: int) -> str:
+    at = next((k for k, (_, size) in enumerate(_UNITS) if nanoseconds >= size), len(_UNITS) - 1)
+    (unit, size), (finer, part) = _UNITS[at], _UNITS[min(at + 1, len(_UNITS) - 1)]
+    whole, rest = divmod((nanoseconds + part // 2) // part * part, size)
+    if at and whole * size >= _UNITS[at - 1][1]:
+        # Rounded up to the next unit: 59 min 60 s are 1 h.
+        return f"1 {_UNITS[at - 1][0]}"
+    return f"{whole:,} {unit}" + (f" {rest // part:,} {finer}" if rest else "")
+
+
+_MOST_OF_A_UNIT = 1_000
 _UNITS = (
     ("d", 86_400 * 10**9),
     ("h", 3_600 * 10**9),
@@ -71,6 +98,7 @@ _UNITS = (
     ("s", 10**9),
     ("ms", 10**6),
     ("µs", 10**3),
+    ("ns", 1),
 )
 
 

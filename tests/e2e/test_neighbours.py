@@ -44,7 +44,10 @@ def test_the_one_that_is_unlike_is_named_everywhere(
 ) -> None:
     output = tmp_path / "out"
     assert track(fleet, output, "--reference", "first") == 0
-    assert f"1 of 14 devices is unlike the others: {UNLIKE} (ties: ch2" in capsys.readouterr().out
+    assert (
+        f"1 of 14 devices is unlike the others:\n  {UNLIKE}: in how its channels go"
+        in capsys.readouterr().out
+    )
     table = pq.read_table(output / "neighbours")
     assert len(table) == PUMPS
     first, *others = table.to_pylist()

@@ -59,7 +59,9 @@ def test_quiet_rows_are_tracked_and_not_judged(
     capsys.readouterr()
     assert track(rows, output, "--quiet", str(quiet), "--workers", "1") == 0
     output_text = capsys.readouterr().out
-    assert "quiet:    3 times in --quiet, not compared with references" in output_text
+    assert "rows of 3 quiet times are not compared with references:" in output_text
+    assert "  p1: 1970-01-01 16:00:00 UTC to 1970-01-01 20:00:00 UTC, new bearing" in output_text
+    assert "  south (2 devices): 1970-01-01 16:00:00 UTC to 1970-01-01 20:00:00 UTC" in output_text
     assert "warning:  --quiet names what is not there: p9" in output_text
     assert len({line["model_id"] for line in pq.read_table(plain / "episodes").to_pylist()}) == 3
     assert pq.read_table(output / "episodes").num_rows == 0
@@ -90,7 +92,7 @@ def test_quiet_rows_are_tracked_and_not_judged(
     ("text", "flags", "message"),
     [
         ("device,from,to\np1,soon,1970-01-02\n", (), "line 2, from"),
-        ("group,from,to\nsouth,1970-01-01,1970-01-02\n", ("--group",), "--group"),
+        ("group,from,to\nsouth,1970-01-01,1970-01-02\n", ("--group",), "names the group south"),
         ("device,from,to\np1,1970-01-01,1970-01-02\n", ("--reference",), "--reference"),
         ("device,from,to\np1,1970-01-01,1970-01-02\n", ("--time",), "--time"),
         (

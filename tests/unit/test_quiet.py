@@ -21,6 +21,7 @@ from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import AUTO, BLOCK, ReferenceSpec
+from kerneltrack.monitor.spans import parse_moment
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.quiet_file import read_quiet
 
@@ -166,20 +167,25 @@ def test_csv_and_yaml_say_the_same(tmp_path: Path) -> None:
         (None, "hall 2", ""),
     ]
     assert (found[0].end - found[0].start) // HOUR == 29
+    assert (found[1].end - found[1].start) // HOUR == 4 * 24
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "", "must have columns"),
-        ("a.csv", "device,from\na,2026\n", "must have columns"),
-        ("a.csv", "device,from,to,who\n", "must have columns"),
-        ("a.csv", "device,device,from,to\n", "must have columns"),
+        ("a.csv", "", "must have the columns from, to .* its first line has nothing"),
+        ("a.csv", "device,from\na,2026\n", "must have the columns"),
+        ("a.csv", "Gerät;von;bis\n", r"\(and may have device, .* has Gerät, von, bis$"),
+        ("a.csv", "device,from,to,who\n", "must have the columns"),
+        ("a.csv", "device,device,from,to\n", "must have the columns"),
         ("a.csv", "device,from,to\n", "entries"),
         ("a.csv", "device,from,to\na,2026-01-01\n", "line 2"),
         ("a.csv", "device,from,to\na,2026-01-01,2026-01-02,x\n", "line 2"),
         ("a.csv", "device,from,to\na,2026-01-01,2026-01-02\nb,soon,2026-01-02\n", "line 3, from"),
-        ("a.csv", "device,from,to\na,2026-01-02,2026-01-02\n", "line 2, to"),
+        ("a.csv", "device,from,to\na,2026-01-02,2026-01-01\n", "line 2, to"),
+        ("a.csv", "device,from,to\na,2026-01-02T01:00,2026-01-02T01:00\n", "line 2, to"),
+        ("a.csv", "device,from,to\na,2026-03-29T02:30,2026-04-01\n", "line 2, from.*never comes"),
+        ("a.csv", "device;from;to\na;2026-10-01;2026-10-25T02:30\n", "line 2, to.*comes twice"),
         ("a.csv", "device,from,to\n,2026-01-01,2026-01-02\n", "line 2"),
         ("a.csv", "device,group,from,to\na,b,2026-01-01,2026-01-02\n", "line 2"),
         ("a.yaml", "device: a\n", "must hold a list"),
@@ -190,7 +196,26 @@ def test_csv_and_yaml_say_the_same(tmp_path: Path) -> None:
 )
 def test_errors_name_the_line(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read_quiet(written(tmp_path, text, name))
+        read_quiet(written(tmp_path, text, name), "Europe/Berlin")
+
+
+def test_times_without_an_offset_are_of_the_zone_and_a_last_date_is_that_day(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        "device;from;to;why",
+        "a;2026-06-15;2026-06-15;one day",
+        "a;2026-03-29;2026-03-29;the day with 23 hours",
+        "a;2026-06-15T06:00;2026-06-15T08:00Z;four hours",
+    ]
+    path = written(tmp_path, "\n".join(lines))
+    local, utc = read_quiet(path, "Europe/Berlin"), read_quiet(path, "UTC")
+    assert [(each.end - each.start) // HOUR for each in local] == [24, 23, 4]
+    assert [(each.end - each.start) // HOUR for each in utc[:2]] == [24, 24]
+    assert utc[0].start - local[0].start == 2 * HOUR
+    assert local[0].start == parse_moment("from", "2026-06-14T22:00:00Z")
+    dates = "- {device: a, from: 2026-06-15, to: 2026-06-15, why: one day}\n"
+    assert read_quiet(written(tmp_path, dates, "dates.yaml"), "Europe/Berlin") == local[:1]
 
 
 def test_only_rows_that_are_judged_can_be_quiet() -> None:

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.io.localfilesystem import LocalFileSystem
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kerneltrack.errors import DataError
 from pipelines.cli.main import main
@@ -433,5 +435,19 @@ def test_times_and_extents_are_said_shortly() -> None:
     assert moment(1_500_000_000 * 10**9 + 20_000_000) == "2017-07-14 02:40:00.02"
     extents = [7, 1_500, 90_000_000, 90_000_000_000, 60_000_000_000, 7_200_000_000_000]
     assert [span(extent) for extent in [*extents, 2 * 86_400 * 10**9]] == [
-        *("7 ns", "1,500 ns", "90 ms", "90 s", "1 min", "2 h", "2 d"),
+        *("7 ns", "1 µs 500 ns", "90 ms", "90 s", "1 min", "2 h", "2 d"),
     ]
+    odd = [6_014_107_433_520, 3_599_999_999_999, 86_399_999_999_999, 90_061 * 10**9, 1_234_567]
+    assert [span(extent) for extent in odd] == [
+        *("1 h 40 min", "1 h", "1 d", "1 d 1 h", "1 ms 235 µs"),
+    ]
+
+
+@given(st.integers(0, 4 * 10**17))
+def test_an_extent_in_words_is_nearly_the_extent(extent: int) -> None:
+    sizes = {"d": 86_400 * 10**9, "h": 3_600 * 10**9, "min": 60 * 10**9, "s": 10**9}
+    sizes |= {"ms": 10**6, "µs": 10**3, "ns": 1}
+    parts = span(extent).replace(",", "").split()
+    read = sum(int(n) * sizes[unit] for n, unit in zip(parts[::2], parts[1::2], strict=True))
+    assert len(parts) in (2, 4)
+    assert abs(read - extent) <= extent / 48

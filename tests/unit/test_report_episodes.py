@@ -169,7 +169,7 @@ def test_of_an_episode_the_last_line_counts_and_of_a_model_the_worst(tmp_path: P
     assert (off.severity, off.open, off.still, off.episodes) == (80.0, False, True, 2)
     # The list says why a device whose worst episode is over counts as off to the end.
     since = "since 2017-07-14 02:40:40 UTC until 2017-07-14 02:41:00 UTC"
-    assert episode_lines(found, 1) == [
+    assert episode_lines(found, 1, "run/episodes") == [
         "1 of 1 devices was off, to the end:",
         f"  a: {since}, shift, a, b (the worst of 2 episodes; off again at the end)",
     ]
@@ -195,7 +195,7 @@ def test_channels_are_named_by_their_shares(
     output = run(tmp_path / "out", ["a"], episode("a", shares=shares))
     found = episodes_of(output, {**RUN, "columns": {"features": ["a", "b", "c"]}})
     assert found is not None
-    assert episode_lines(found, 1) == [
+    assert episode_lines(found, 1, "run/episodes") == [
         "1 of 1 devices was off:",
         f"  a: since 2017-07-14 02:40:40 UTC until 2017-07-14 02:41:00 UTC, shift, {where}",
     ]
@@ -466,12 +466,12 @@ def test_devices_that_recovered_are_not_off(tmp_path: Path) -> None:
         ("c", "shift", 50.0),
         ("a", "shift", 20.0),
     ]
-    lines = episode_lines(found, 3)
+    lines = episode_lines(found, 3, "run/episodes")
     assert lines[0] == "2 of 3 devices were off:"
     assert lines[-1] == "back to what was normal before a lasting change: a, b"
     only = episodes_of(run(tmp_path / "only", ["b"], reported[3]), about)
     assert only is not None
-    assert episode_lines(only, 1)[0] == "none of 1 devices was off"
+    assert episode_lines(only, 1, "run/episodes")[0] == "none of 1 devices was off"
 
 
 def test_a_rate_that_a_memory_cannot_show_is_named() -> None:
@@ -480,8 +480,10 @@ def test_a_rate_that_a_memory_cannot_show_is_named() -> None:
     counts = {"models": 40, "rows_in": 40 * 60 * 288}
     about: dict[str, Any] = {"reference": auto, "time_span": span, "counts": counts}
     assert rate_lines(about) == [
-        "false alarms can come more often than one in 1,000,000 rows: a memory of 4,032 rows "
-        "cannot show so rare a rate (some one in 1,008 is what it can)"
+        "the rate of false alarms is not sure: one in 1,000,000 rows was asked for, but the "
+        "4,032 rows of a device that are remembered (--reference-memory) can prove no rarer one "
+        "than one in 1,008: look at those with the highest severity first, and compare with "
+        "--periods day"
     ]
     often = {**auto, "false_alarms": 1000.0, "memory": "4032 rows"}
     assert rate_lines({**about, "reference": often}) == []

@@ -57,8 +57,8 @@ def test_rows_at_one_time(tmp_path: Path) -> None:
     line, warning = output_text(found)
     assert line == "times:    2026-03-01 00:00:00 to 2026-03-01 00:04:00 UTC"
     assert warning.startswith(
-        "1,440 rows of one device (b) at one time, 2026-03-01 00:00:00; 1,450 rows in all share a "
-        "time (is the time of day in another column, --time DATE TIME?"
+        "1,440 rows of one device (b) at one time, 2026-03-01 00:00:00 UTC; 1,450 rows in all "
+        "share a time (is the time of day in another column, --time DATE TIME?"
     )
     # Who names what puts them in order knows that they share it.
     assert output_text(found, "seq") == [line]

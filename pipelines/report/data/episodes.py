@@ -8,20 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
+from kerneltrack.paths import join
+from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of, ns_of
 from pipelines.report.data.files import column_names, parquet_files, read_batches
-from pipelines.report.text import SECOND, counted, moment, natural
+from pipelines.report.text import MOST_NAMED, and_more, counted, few, natural
 from transforms.outputs import EPISODES
 
 MOST_LISTED = 1_000
 """Models that the table lists, those that are off most first."""
-MOST_NAMED = 5
-"""Models that the end of a job names."""
 MOST_BANDS = 100
 """Episodes that are drawn on the curves of a model, its worst."""
 MOST_CHANNELS = 3
@@ -237,8 +236,7 @@ def _lately(
 
 def _ends(span: Mapping[str, Any]) -> tuple[int, int]:
     """Return from when to when rows are, ns."""
-    first, last = (np.datetime64(span[end], "ns").astype(np.int64) for end in ("first", "last"))
-    return int(first), int(last)
+    return ns_of(span["first"]), ns_of(span["last"])
 
 
 def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
@@ -312,48 +310,56 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
     if found is None:
         return []
     models, without = counts["models"], counts["models_without_reference"]
-    lines = episode_lines(found, models - without) if models > without or not models else []
+    clock, place = clock_of(run), join(output, EPISODES)
+    lines = []
+    if models > without or not models:
+        lines = episode_lines(found, models - without, place, clock)
     lines += lately_lines(found)
-    lines += day_lines(found, models - without, run["reference"], own=own)
+    lines += day_lines(found, models - without, run["reference"], clock, own=own)
     if own and models > without:
         lines += moving_lines(run["reference"]) + rate_lines(run)
     if without:
         names = sorted(run["models_without_reference"], key=natural)
-        named = [printable(name) for name in names[:MOST_NAMED]]
-        more = [f"and {without - len(named):,} more"] if without > len(named) else []
-        lines.append(
-            f"without a reference: {without:,} of {models:,} devices ({why}): "
-            + ", ".join([*named, *more])
-        )
+        named = few([printable(name) for name in names], MOST_NAMED, without)
+        lines.append(f"without a reference: {without:,} of {models:,} devices ({why}): {named}")
     return lines
 
 
-def episode_lines(found: Episodes, models: int, most: int = MOST_NAMED) -> list[str]:
-    """Return which models are off, of so many that were held against a reference."""
+def episode_lines(
+    found: Episodes, models: int, place: str, clock: SiteClock = UTC_CLOCK
+) -> list[str]:
+    """Return which models are off.
+
+    Args:
+        found: The models that are off.
+        models: How many were compared with a reference.
+        place: The folder that has all episodes.
+        clock: By which times are shown.
+    """
     if not found.models:
-        return [f"none of {models:,} devices was off", *_back_lines(found, most)]
+        return [f"none of {models:,} devices was off", *_back_lines(found, place)]
     were = "was" if found.models == 1 else "were"
     lines = [f"{found.models:,} of {models:,} devices {were} off{_to_the_end(found)}:"]
-    for off in found.worst[:most]:
-        since = f"row {off.row:,}" if off.start is None else f"{moment(off.start, to=SECOND)} UTC"
-        until = "" if off.open else _until(off)
+    for off in found.worst[:MOST_NAMED]:
+        since = f"row {off.row:,}" if off.start is None else clock.named(off.start)
+        until = "" if off.open else _until(off, clock)
         again = "; off again at the end" if off.still and not off.open else ""
         more = f" (the worst of {off.episodes:,} episodes{again})" if off.episodes > 1 else ""
         lines.append(
             f"  {printable(off.model)}: since {since}{until}, {off.kind}, {off.where}{more}"
         )
-    if found.models > most:
-        lines.append(f"  and {found.models - most:,} more")
-    return [*lines, *_back_lines(found, most)]
+    return [*lines, *and_more(found.models, place), *_back_lines(found, place)]
 
 
-def _back_lines(found: Episodes, most: int) -> list[str]:
+def _back_lines(found: Episodes, place: str) -> list[str]:
     """Return which models came back to what was normal before."""
-    names = [printable(name) for name in found.recovered[:most]]
+    names = [printable(name) for name in found.recovered[:MOST_NAMED]]
     if not names:
         return []
-    more = [f"{len(found.recovered) - most:,} more"] if len(found.recovered) > most else []
-    return [f"back to what was normal before a lasting change: {', '.join([*names, *more])}"]
+    return [
+        f"back to what was normal before a lasting change: {', '.join(names)}",
+        *and_more(len(found.recovered), place),
+    ]
 
 
 def lately_lines(found: Episodes) -> list[str]:
@@ -368,7 +374,12 @@ def lately_lines(found: Episodes) -> list[str]:
 
 
 def day_lines(
-    found: Episodes, models: int, reference: Mapping[str, Any], *, own: bool = True
+    found: Episodes,
+    models: int,
+    reference: Mapping[str, Any],
+    clock: SiteClock = UTC_CLOCK,
+    *,
+    own: bool = True,
 ) -> list[str]:
     """Return what the reference may not have seen of days and weeks, if there is a sign of it.
 
@@ -379,16 +390,17 @@ def day_lines(
         found: The models that are off.
         models: How many were held against a reference.
         reference: The reference's settings, as `run.json` has them.
+        clock: By which times are shown.
         own: Whether each model's reference was made from the first rows of this run.
     """
     if found.pace is None or found.pace * found.rows < _MANY_HOURS * _HOUR:
         return []
     lines = []
     if found.together >= _LEAST_TOGETHER and found.together * _PART_TOGETHER >= models:
-        at = moment(found.together_at or 0, to=SECOND)
+        at = clock.named(found.together_at or 0)
         lines.append(
             f"{found.together:,} of {models:,} devices went off within {_TOGETHER_HOURS} hours "
-            f"from {at} UTC on: if they were healthy, what they share (the hour, the weekday, the "
+            f"from {at} on: if they were healthy, what they share (the hour, the weekday, the "
             "weather) is new to the reference"
         )
     size, day = reference.get("rows"), math.ceil(24 * _HOUR / found.pace)
@@ -429,8 +441,10 @@ def rate_lines(run: Mapping[str, Any]) -> list[str]:
     if rows is None or rows >= _SHOWN_IN * each:
         return []
     return [
-        f"false alarms can come more often than one in {each:,.0f} rows: a memory of {rows:,} rows "
-        f"cannot show so rare a rate (some one in {rows / _SHOWN_IN:,.0f} is what it can)"
+        f"the rate of false alarms is not sure: one in {each:,.0f} rows was asked for, but the "
+        f"{rows:,} rows of a device that are remembered (--reference-memory) can prove no rarer "
+        f"one than one in {rows / _SHOWN_IN:,.0f}: look at those with the highest severity first, "
+        "and compare with --periods day"
     ]
 
 
@@ -445,10 +459,10 @@ def _rows_in(run: Mapping[str, Any], time: int) -> int | None:
     return round(each * min(time / passed, 1.0))
 
 
-def _until(off: Off) -> str:
+def _until(off: Off, clock: SiteClock) -> str:
     if off.last is None:
         return f" until row {off.last_row:,}"
-    return f" until {moment(off.last, to=SECOND)} UTC"
+    return f" until {clock.named(off.last)}"
 
 
 def _to_the_end(found: Episodes) -> str:
