@@ -14,6 +14,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
@@ -33,9 +34,12 @@ from kerneltrack.frames.table import (
     FrameForm,
     TableRows,
     choose_columns,
+    form_of,
     frame_of,
     index_name,
+    library_and_zone,
     like_of,
+    listed,
     make_frame,
     read_rows,
 )
@@ -69,6 +73,7 @@ NO_TIME = "the time is missing, or too far from 1970"
 LEARNED_BEFORE = "of a time that the model had learned from before"
 LEARNED_ALREADY = "the model has learned this row of its newest time already"
 LEARNED_BY_SNAPSHOT = "of the newest time of the snapshot, whose rows the model has learned already"
+WAITS_TO_BEGIN = "waits for the warm-up"
 WAITS_ALREADY = "waits for the warm-up already"
 NOT_BEGUN = "no row that a model can begin with"
 UNKNOWN = "no such model"
@@ -78,6 +83,8 @@ UNCONFIRMED = (
     "agree on it"
 )
 
+
+_MOST_REASONS = 3
 
 _EARLIER = -1
 """Place of a row that came in an earlier frame than the one that is answered."""
@@ -132,8 +139,9 @@ class Fleet:
     a new model takes its scale and bandwidth from its first rows (the tracker's `warmup`, 500, or
     as many as the call has), and rows before the newest that a model has learned from are refused.
     With `wait=True` a new model begins only when as many rows are there: then results are the same
-    however the rows are cut into calls. Columns, units and waiting that are set in a call hold for
-    all later calls, also after `save` and `load`. A row that comes again is refused.
+    however the rows are cut into calls. Columns, units and waiting that are set in the first call
+    hold for all later calls, also after `save` and `load`, as does whether times have a zone. A row
+    that comes again is refused.
 
     Threads may share a fleet: calls run one after the other, in any order.
 
@@ -142,7 +150,8 @@ class Fleet:
         learner: Name of a learner, whose settings are then those of a job, or its spec; None: no
             labels are learned.
         reference: What rows are compared with to find episodes: "first" (the model's first rows),
-            "gated" (and those that came after and were not odd), a spec, or None.
+            "gated" (and those that came after and were not odd), "auto" (its last weeks, by the
+            hour of the day), a spec, or None.
         max_jump: Seconds that a row may be ahead of the newest one of its model. Rows further ahead
             wait until `jump_rows` of them agree; the model goes on there then. Rows that a later
             one shows to come from a wrong clock are left out. By default about three years, so
@@ -210,8 +219,10 @@ class Fleet:
         self.columns: FrameColumns | None = None
         self._unit: str | None = None
         self._zone = "UTC"
+        self._zoned: bool | None = None
         self._texts = NumberTexts()
         self._wait = False
+        self._refused = 0
         self._renamable = False
         self._only = ""
         self._newest: dict[str, _NewestRow] = {}
@@ -270,6 +281,8 @@ class Fleet:
         off = len({key for key, episode in self._latest() if not episode.closed})
         devices = len(self._models)
         parts = [f"{devices:,} device{'s' * (devices != 1)}", f"{rows:,} rows"]
+        if self._refused:
+            parts.append(f"{self._refused:,} refused")
         if self._waiting:
             parts.append(f"{len(self._waiting):,} waiting to begin")
         if self._specs.reference is not None:
@@ -325,8 +338,9 @@ class Fleet:
         Args:
             df: A data frame: pandas', polars' or Arrow's.
             model_id: Column of the device that a row is of; without, all rows are of one model.
-            time: Column of event times: datetimes (UTC, if they have no zone) or numbers; without,
-                rows come in their order. It may be a level of pandas' index; True: the index.
+            time: Column of event times: datetimes (UTC, if they have no zone; all calls have one,
+                or none has) or numbers; without, rows come in their order. It may be a level of
+                pandas' index; True: the index.
             label: Column of the class or target to learn, missing where it is not known. True and
                 False are the classes 1 and 0.
             features: The channels; without, all other columns of numbers. Texts that are numbers
@@ -351,8 +365,9 @@ class Fleet:
             the time, `index` (number among the model's rows), `loss`, `novelty`, `ref_loss`,
             `ref_distance`, `ref_score`, `ref_settled` and `p` (under the reference), `informative`,
             the features `z0`, `z1`, ..., with a learner `prediction` and what goes with it, and
-            `reason`, why a row was not taken. Values of rows that were not taken are missing. Of a
-            long table a line for each model and time, in the order in which they first come.
+            `reason`, why a row was not taken. Values of rows that were not taken are missing; a
+            warning counts the refused ones by their reasons. Of a long table a line for each model
+            and time, in the order in which they first come.
 
         Raises:
             ConfigError: naming the column or argument that is wrong; nothing is learned then.
@@ -361,8 +376,9 @@ class Fleet:
             is_first = self.columns is None
             texts = (words, units, thousands, decimal)
             asked = _Asked(model_id, time, label, features, time_unit, metric, value, *texts)
+            waits = self._waits(wait)
             frame, rows = self._read(df, asked)
-            self._wait = self._wait if wait is None else bool(wait)
+            self._wait = waits
             self._renamable = False
             out = _Output(self._specs, len(rows.x))
             taken = [
@@ -371,10 +387,11 @@ class Fleet:
             ]
             self._run([each for each in taken if each is not None], out)
             if self.columns is not None:
-                self._like = like_of(frame.frame, self.columns.time)
+                self._like = like_of(frame, self.columns.time)
             if is_first and self.columns is not None:
                 for line in _doubts_of(df, frame.frame, self.columns, rows):
                     warnings.warn(line, stacklevel=2)
+            self._refused += _warn_of_refused(out)
             return self._frame(frame, rows, out)
 
     def score(self, df: Any) -> Any:
@@ -390,6 +407,7 @@ class Fleet:
             frame, rows = self._read(df, _Asked(), labelled=False)
             out = _Output(self._specs, len(rows.x))
             self._look(self._specs, rows, out)
+            _warn_of_refused(out)
             return self._frame(frame, rows, out)
 
     def predict(self, df: Any) -> Any:
@@ -408,6 +426,7 @@ class Fleet:
             out = _Output(self._specs, len(rows.x))
             plain = dataclasses.replace(self._specs, reference=None)
             self._look(plain, rows._replace(time=None, label=None), out)
+            _warn_of_refused(out)
             return out.columns["prediction"]
 
     def _look(self, specs: Specs, rows: TableRows, out: _Output) -> None:
@@ -447,6 +466,7 @@ class Fleet:
             frame = widen(frame, table, features, texts)
             found = found._replace(frame=frame)
             features = [name for name in frame.columns if name not in table.named]
+        self._check_mode(list(frame.columns), features)
         columns = choose_columns(frame, asked.model_id, asked.time, asked.label, features, texts)
         columns = columns._replace(metric=asked.metric, value=asked.value)
         self._check_channels(columns)
@@ -459,8 +479,10 @@ class Fleet:
         if columns.time is None and any(m.time is not None for m in self._models.values()):
             raise ConfigError("time", None, "a column of event times, as the models have them")
         kind = None if columns.time is None else frame.get_column(columns.time).dtype
+        zoned = _is_zoned(kind)
+        self._check_zoned(columns.time, zoned)
         if self._zone != "UTC" and kind is not None and kind.is_temporal():
-            if like_of(frame, columns.time).zone is None:
+            if like_of(found, columns.time).zone is None:
                 allowed = f"datetimes with a zone: the job read them in {self._zone}"
                 raise ConfigError(f"column {columns.time!r}", str(kind), allowed)
         classes = learner is None or bool(learner.classifies)
@@ -469,11 +491,34 @@ class Fleet:
         if specs.reference is not None and (specs.reference.causes or specs.reference.modes):
             placed = specs.reference.placed(columns.features)
             specs = dataclasses.replace(specs, reference=placed)
+            _check_modes(placed, columns, rows.x)
         if labelled:
             self.columns, self._texts, self._specs = columns, texts, specs
+            self._zoned = self._zoned if zoned is None else zoned
             if kind is not None and kind.is_numeric():
                 self._unit = asked.time_unit or "s"
         return found, rows
+
+    def _check_zoned(self, time: str | None, zoned: bool | None) -> None:
+        """Check that datetimes have a zone if those of earlier calls had one, and none if not.
+
+        Raises:
+            ConfigError: if they do not: times without a zone are UTC, and would shift by hours.
+        """
+        if zoned is None or self._zoned in (None, zoned):
+            return
+        field = f"column {time!r}"
+        if self._zoned:
+            allowed = (
+                "datetimes with a zone, as in earlier calls: "
+                f"in pandas df[{time!r}].dt.tz_localize('Europe/Berlin'), say"
+            )
+            raise ConfigError(field, "datetimes without a zone", allowed)
+        allowed = (
+            "datetimes without a zone, as in earlier calls, which were read as UTC: "
+            f"in pandas df[{time!r}].dt.tz_convert('UTC').dt.tz_localize(None)"
+        )
+        raise ConfigError(field, "datetimes with a zone", allowed)
 
     def _settled(self, df: Any, asked: _Asked) -> _Asked:
         """Return what a call names together with what the calls before it named.
@@ -544,6 +589,34 @@ class Fleet:
         except TypeError as error:
             raise ConfigError("features", asked.features, "names of columns") from error
 
+    def _check_mode(self, names: Sequence[str], features: Sequence[str] | None) -> None:
+        """Check that the reference's mode is a channel.
+
+        Raises:
+            ConfigError: if it is not.
+        """
+        mode = None if self._specs.reference is None else self._specs.reference.mode
+        if not isinstance(mode, str):
+            return
+        if mode not in names:
+            raise ConfigError("mode", mode, f"a column of the frame: {listed(names)}")
+        if features is not None and mode not in features:
+            raise ConfigError("mode", mode, f"among the features: {listed(features)}")
+
+    def _waits(self, wait: bool | None) -> bool:
+        """Return whether new models wait, by a call and those before it.
+
+        Raises:
+            ConfigError: where the two contradict each other.
+        """
+        if wait is None:
+            return self._wait
+        if not isinstance(wait, bool):
+            raise ConfigError("wait", wait, "True or False")
+        if self.columns is not None and not self._renamable and wait != self._wait:
+            raise ConfigError("wait", wait, f"{self._wait}, as in the first call")
+        return wait
+
     def _check_channels(self, columns: FrameColumns) -> None:
         """Check that channels are those of the models.
 
@@ -599,7 +672,7 @@ class Fleet:
             if first is None:
                 if wait:
                     self._waiting[key] = whole
-                    out.refuse(order, f"waits for the warm-up of {self._least} rows")
+                    out.refuse(order, f"{WAITS_TO_BEGIN} of {self._least} rows")
                 else:
                     out.refuse(order, NOT_BEGUN)
                 return None
@@ -783,7 +856,7 @@ class Fleet:
                     columns[name] = frame.frame.get_column(name)
         columns |= {name: out.shown(name) for name in out.columns}
         time = None if known is None else known.time
-        return make_frame(like_of(frame.frame, time, same_rows=True), columns)
+        return make_frame(like_of(frame, time, same_rows=True), columns)
 
     def _latest(self) -> list[tuple[str, Episode]]:
         """Return all episodes as they stand, the worst first, those that are open before."""
@@ -835,7 +908,7 @@ class Fleet:
         the episodes open at that time, and all later ones.
         """
         with self._lock:
-            lines, like = self._lines(), self._like
+            lines, like = self._lines(), self._like or form_of("", None)
             return lines if like is None else make_frame(like, lines)
 
     @property
@@ -914,7 +987,8 @@ class Fleet:
             write_singly(str(place), specs, self._states())
             if self.columns is not None:
                 about = (self.columns, self._unit, self._zone, self._wait, self._texts)
-                kept = KeptFleet(*about, self._max_jump, self._jump_rows, self._ahead)
+                jumps = (self._max_jump, self._jump_rows, self._ahead)
+                kept = KeptFleet(*about, *jumps, self._zoned, *library_and_zone(self._like))
                 write_whole(str(place / COLUMNS), kept.encode())
 
     def _states(self) -> Iterator[PackedState]:
@@ -963,6 +1037,8 @@ class Fleet:
         if known is not None:
             fleet.columns, fleet._unit, fleet._zone = known.columns, known.unit, known.zone
             fleet._wait, fleet._texts, fleet._renamable = known.wait, known.texts, known.of_job
+            fleet._zoned = known.zoned
+            fleet._like = form_of(known.library, known.frame_zone)
             targets = fleet.learner is not None and not fleet.learner.classifies
             fleet._ahead = {
                 key: rows.of_targets() if targets else rows
@@ -986,6 +1062,27 @@ class Fleet:
             last = model.rows - 1 if model.time is None else model.time
             fleet._spans[key] = ShadedSpan(last, last)
         return fleet
+
+
+def _check_modes(reference: ReferenceSpec, columns: FrameColumns, x: FloatArray) -> None:
+    """Check that a mode's column holds names or whole numbers.
+
+    Raises:
+        ConfigError: for a number that is none: each would be a mode of its own.
+    """
+    if not isinstance(reference.mode, int):
+        return
+    modes = x[:, reference.mode]
+    odd = np.flatnonzero(np.isfinite(modes) & (modes % 1 != 0))
+    if len(odd):
+        name = columns.features[reference.mode]
+        allowed = f"a column of texts or whole numbers; it holds {modes[odd[0]]:g}"
+        raise ConfigError("mode", name, allowed)
+
+
+def _is_zoned(kind: Any) -> bool | None:
+    """Check whether a type of datetimes has a zone; None for other types."""
+    return bool(kind.time_zone) if isinstance(kind, nw.Datetime) else None
 
 
 def _state_of(found: SnapshotFolder, key: str, kind: str) -> tuple[bytes, str]:
@@ -1071,6 +1168,27 @@ class _Output:
                 self.columns["set"][place] = sets[at]
             if scored[at]:
                 self.columns["correct"][place] = right[at]
+
+
+def _warn_of_refused(out: _Output) -> int:
+    """Warn of rows that were refused, with the commonest reasons; how many there are.
+
+    To be called by a method of the fleet: the warning is shown where that was called.
+    """
+    given = Counter(reason for reason in out.columns["reason"] if reason is not None)
+    waits = (WAITS_TO_BEGIN, WAITS_AHEAD)
+    reasons = Counter(
+        {why: n for why, n in given.items() if why == WAITS_ALREADY or not why.startswith(waits)}
+    )
+    refused = reasons.total()
+    if refused:
+        common = reasons.most_common(_MOST_REASONS)
+        shown = [f"{count:,}: {why}" for why, count in common]
+        others = refused - sum(count for _, count in common)
+        shown += [f"{others:,}: other reasons"] if others else []
+        count = f"{refused:,} of {len(out.columns['reason']):,} rows are refused"
+        warnings.warn(f"{count} (column 'reason'): {'; '.join(shown)}", stacklevel=3)
+    return refused
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import DataError, KerneltrackError
-from kerneltrack.frames.table import FrameColumns
+from kerneltrack.frames.table import LIBRARIES, FrameColumns
 from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.limits import TIME_LIMIT
+from kerneltrack.monitor.clocks import is_zone
 from kerneltrack.number_texts import NumberTexts
 
 FloatArray = npt.NDArray[np.float64]
@@ -22,8 +23,8 @@ IntArray = npt.NDArray[np.int64]
 
 COLUMNS = "columns.json"
 """The file, in the folder of the snapshots."""
-COLUMNS_VERSION = 4
-"""3 had neither settings of texts nor of jumps, nor rows that wait."""
+COLUMNS_VERSION = 5
+"""4 said neither whether times have a zone, nor of which library the frames were."""
 MAX_JUMP = 1e8
 """Seconds, about three years: a step that no device makes whose clock is right."""
 
@@ -74,6 +75,9 @@ class KeptFleet(NamedTuple):
         max_jump: Seconds that a row may be ahead.
         jump_rows: Rows that confirm a jump.
         ahead: Rows that wait ahead, by model.
+        zoned: Whether datetimes had a zone; None: there were none.
+        library: Of the frames; empty: there were none.
+        frame_zone: Zone of the last frame's times; None: they had none.
         of_job: Whether a job left it: its files' names need not be a frame's.
     """
 
@@ -85,6 +89,9 @@ class KeptFleet(NamedTuple):
     max_jump: float = MAX_JUMP
     jump_rows: int = JUMP_ROWS
     ahead: Mapping[str, Ahead] = {}
+    zoned: bool | None = None
+    library: str = ""
+    frame_zone: str | None = None
     of_job: bool = False
 
     def encode(self) -> bytes:
@@ -101,6 +108,9 @@ class KeptFleet(NamedTuple):
             "decimal": self.texts.decimal,
             "max_jump": None if self.max_jump == math.inf else self.max_jump,
             "jump_rows": self.jump_rows,
+            "zoned": self.zoned,
+            "library": self.library,
+            "frame_zone": self.frame_zone,
             "ahead": {key: _ahead_as_json(each) for key, each in self.ahead.items()},
         }
         return json.dumps(text, allow_nan=False).encode()
@@ -138,6 +148,13 @@ def _of_fleet(text: Mapping[str, Any]) -> KeptFleet:
         raise ValueError(f"jump_rows = {rows!r}")
     if jump is not None and not (type(jump) in (int, float) and 0 <= jump < math.inf):
         raise ValueError(f"max_jump = {jump!r}")
+    zoned, zone, library = text["zoned"], text["frame_zone"], text["library"]
+    if zoned not in (None, True, False):
+        raise ValueError(f"zoned = {zoned!r}")
+    if library not in ("", *LIBRARIES):
+        raise ValueError(f"library = {library!r}")
+    if zone is not None and not is_zone(zone):
+        raise ValueError(f"frame_zone = {zone!r}")
     return KeptFleet(
         named,
         text["time_unit"],
@@ -150,6 +167,9 @@ def _of_fleet(text: Mapping[str, Any]) -> KeptFleet:
             key: _ahead_of_json(each, len(named.features), rows)
             for key, each in text["ahead"].items()
         },
+        zoned,
+        library,
+        zone,
     )
 
 
@@ -163,7 +183,9 @@ def _of_job(text: Mapping[str, Any]) -> KeptFleet:
     # Numbers that a format reads, such as 20260301, count in no unit.
     unit = times.get("unit") if times.get("format") is None else None
     texts = NumberTexts(_pairs(columns.get("words", {})), columns.get("units", {}))
-    return KeptFleet(named, unit, times.get("zone") or "UTC", wait=False, texts=texts, of_job=True)
+    zone = times.get("zone")
+    about = named, unit, zone or "UTC"
+    return KeptFleet(*about, wait=False, texts=texts, frame_zone=zone, of_job=True)
 
 
 def _pairs(words: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

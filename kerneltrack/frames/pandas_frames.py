@@ -26,10 +26,12 @@ class Plain(NamedTuple):
     Attributes:
         frame: A pandas frame.
         from_index: Columns that its index had.
+        zone: Zone of its times, which are in UTC here; None: they have none.
     """
 
     frame: Any
     from_index: tuple[str, ...]
+    zone: Any = None
 
 
 def index_of_times(df: Any) -> str | None:
@@ -44,6 +46,8 @@ def index_of_times(df: Any) -> str | None:
 def plain(df: Any, time: str | None, others: tuple[str, ...]) -> Plain:
     """Return a frame with texts as names, and objects, sparse columns and periods as plain ones.
 
+    Times with a zone come in UTC: narwhals knows pandas' zones by their names, and not all names.
+
     Args:
         df: A pandas frame; it is not written to.
         time: Column of event times.
@@ -52,6 +56,8 @@ def plain(df: Any, time: str | None, others: tuple[str, ...]) -> Plain:
     Raises:
         ConfigError: for a name that stands twice, or objects that are no numbers or times.
     """
+    import pandas as pd  # noqa: PLC0415
+
     names = [name_of("columns", name) for name in df.columns]
     check_once(names)
     made = df.set_axis(names, axis=1)
@@ -67,7 +73,11 @@ def plain(df: Any, time: str | None, others: tuple[str, ...]) -> Plain:
         dense = _dense(column, name == time, name in others)
         if dense is not column:
             made[name] = dense
-    return Plain(made, from_index)
+    zone = None
+    if time in made and isinstance(made[time].dtype, pd.DatetimeTZDtype):
+        zone = made[time].dtype.tz
+        made[time] = made[time].dt.tz_convert("UTC")
+    return Plain(made, from_index, zone)
 
 
 def _dense(column: Any, is_time: bool, stays: bool) -> Any:

@@ -5,8 +5,11 @@ A frame is pandas', polars' or Arrow's (a table or a record batch), or whatever 
 
 from __future__ import annotations
 
+import importlib.util
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -14,16 +17,19 @@ import numpy.typing as npt
 
 from kerneltrack.errors import ConfigError, shorten
 from kerneltrack.frames.names import check_once
-from kerneltrack.frames.pandas_frames import index_of_times, plain
+from kerneltrack.frames.pandas_frames import index_of_times, is_real, plain
 from kerneltrack.learners.common.class_names import class_of
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.missing import is_missing
+from kerneltrack.monitor.clocks import UTC, is_zone
 from kerneltrack.number_texts import NumberTexts
 from kerneltrack.time_units import NANOSECONDS
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+LIBRARIES = ("pandas", "polars", "pyarrow")
+"""Whose frames are made where no frame has come yet: the first of them that is installed."""
 PLAIN = NumberTexts()
 """Texts are read as plain numbers."""
 _SHOWN = 20
@@ -33,6 +39,13 @@ _MOST = 0.9
 """Share of the times that another reading must suit."""
 _CALENDAR = (19_000_101, 21_001_231)
 """Whole numbers that may be dates, such as 20260301."""
+
+
+_CLASSES = (
+    "a class, a text or a whole number, as the learner tells classes apart; to learn numbers set "
+    "its task: Fleet(learner=kt.AutoSpec(task='regression')). To take them as classes make them "
+    "texts"
+)
 
 
 class FrameColumns(NamedTuple):
@@ -67,10 +80,12 @@ class Frame(NamedTuple):
     Attributes:
         frame: Names are texts, each once.
         from_index: Columns that pandas' index had.
+        zone: Zone of pandas' times, which are in UTC in it; None: they are as they came.
     """
 
     frame: Any
     from_index: tuple[str, ...] = ()
+    zone: Any = None
 
 
 class TableRows(NamedTuple):
@@ -105,12 +120,13 @@ def frame_of(data: Any, time: str | None = None, others: tuple[str, ...] = ()) -
         ConfigError: for what is no data frame, or one with names that stand twice.
     """
     from_index: tuple[str, ...] = ()
+    zone: Any = None
     if nw.dependencies.is_pandas_dataframe(data):
-        data, from_index = plain(data, time, others)
+        data, from_index, zone = plain(data, time, others)
     if hasattr(data, "column_names"):
         check_once(list(data.column_names))
     try:
-        return Frame(nw.from_native(data, eager_only=True), from_index)
+        return Frame(nw.from_native(data, eager_only=True), from_index, zone)
     except TypeError:
         pass
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
@@ -152,7 +168,7 @@ def choose_columns(
     names = list(frame.columns)
     for field, name in (("model_id", model_id), ("time", time), ("label", label)):
         if name is not None and name not in names:
-            raise ConfigError(field, name, f"a column of the frame: {_listed(names)}")
+            raise ConfigError(field, name, f"a column of the frame: {listed(names)}")
     others = [name for name in (model_id, time, label) if name is not None]
     kinds = frame.schema
     if features is None:
@@ -162,27 +178,33 @@ def choose_columns(
             if name not in others and (name in texts.named or _is_number(kinds[name]))
         ]
         if not numeric:
-            raise ConfigError("features", None, f"numeric columns; the frame has {_listed(names)}")
+            raise ConfigError("features", None, f"numeric columns; the frame has {listed(names)}")
         features = numeric
     features = [features] if isinstance(features, str) else list(features)
     for field in ("words", "units"):
         for name in getattr(texts, field):
             if name not in features:
-                raise ConfigError(field, name, f"a channel: {_listed(features)}")
+                raise ConfigError(field, name, f"a channel: {listed(features)}")
     for name in features:
         if name not in names:
-            raise ConfigError("features", name, f"columns of the frame: {_listed(names)}")
-        if name in others or features.count(name) > 1:
-            raise ConfigError("features", name, "columns that are named once")
+            raise ConfigError("features", name, f"columns of the frame: {listed(names)}")
+        for field, other in (("model_id", model_id), ("time", time), ("label", label)):
+            if name == other:
+                raise ConfigError(
+                    "features", name, f"a channel; {field}={other!r} names it already"
+                )
+        if features.count(name) > 1:
+            raise ConfigError("features", name, "named once; it is there several times")
         kind = kinds[name]
-        if not _is_number(kind) and not is_text(kind):
+        if not (_is_number(kind) or is_text(kind) or kind == nw.Object):
             raise ConfigError(f"column {name!r}", str(kind), "numbers")
     if not features:
         raise ConfigError("features", [], "at least one column")
     return FrameColumns(model_id, time, label, tuple(features))
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return names for a message, the first of them where there are many."""
     shown = ", ".join(map(str, names[:_SHOWN]))
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
@@ -229,58 +251,55 @@ def read_rows(
         labels, wrong = _labels(frame.get_column(columns.label), columns.label, classes)
     x = np.empty((count, len(columns.features)))
     for place, name in enumerate(columns.features):
-        column = frame.get_column(name)
-        if texts.says_how(name) and is_text(column.dtype):
-            x[:, place], others = _read_texts(column, name, texts)
-            wrong = {**others, **wrong}
-        else:
-            x[:, place] = _reals(column, name)
+        x[:, place], others = _numbers(frame.get_column(name), name, texts)
+        wrong = {**others, **wrong}
     return TableRows(ids, time, late, labels, x, wrong)
 
 
-def _read_texts(column: Any, name: str, texts: NumberTexts) -> tuple[FloatArray, dict[int, str]]:
-    """Return the numbers of a column of texts, NaN where missing, and why others are none.
+def _numbers(column: Any, name: str, texts: NumberTexts) -> tuple[FloatArray, dict[int, str]]:
+    """Return a column's numbers, NaN where missing, and why others are none, by their places."""
+    kind = column.dtype
+    if is_text(kind) or kind == nw.Object:
+        return _read_values(column.to_list(), name, texts)
+    if kind == nw.Float64:
+        return column.to_numpy(), {}
+    if kind == nw.Boolean:
+        column = column.cast(nw.Int8)
+    return column.cast(nw.Float64).to_numpy(), {}
+
+
+def _read_values(
+    values: Sequence[Any], name: str, texts: NumberTexts
+) -> tuple[FloatArray, dict[int, str]]:
+    """Return the numbers of a column of texts or objects, as `_numbers` does.
 
     Raises:
-        ConfigError: if no text of it can be read.
+        ConfigError: if none of them can be read.
     """
-    reals, wrong = np.full(len(column), np.nan), dict[int, str]()
+    reals, wrong = np.full(len(values), np.nan), dict[int, str]()
     known: dict[str, float | None] = {}
-    for place, value in enumerate(column.to_list()):
-        if is_missing(value) or value == "":
+    for place, value in enumerate(values):
+        if is_missing(value) or (isinstance(value, str) and value == ""):
+            continue
+        if is_real(value) and name not in texts.named:
+            reals[place] = float(value)
             continue
         text = str(value)
         if text not in known:
-            known[text] = texts.read(name, text)
+            known[text] = _number_of(text, name, texts)
         number = known[text]
         if number is None:
             wrong[place] = f"column {name!r} is {shorten(text)}: {texts.meaning(name)}"
         else:
             reals[place] = number
     if wrong and np.isnan(reals).all():
-        first = str(column.to_list()[min(wrong)])
+        first = str(values[min(wrong)])
         raise ConfigError(f"column {name!r}", first, f"readable; it is {texts.meaning(name)}")
     return reals, wrong
 
 
-def _reals(column: Any, name: str) -> FloatArray:
-    """Return a column's numbers, NaN where missing; texts must be some."""
-    kind = column.dtype
-    if kind == nw.Float64:
-        return cast(FloatArray, column.to_numpy())
-    if kind == nw.Boolean:
-        column = column.cast(nw.Int8)
-    if not is_text(kind):
-        return cast(FloatArray, column.cast(nw.Float64).to_numpy())
-    reals = np.full(len(column), np.nan)
-    for place, text in enumerate(column.to_list()):
-        if is_missing(text) or text == "":
-            continue
-        number = number_of_text(text)
-        if number is None:
-            raise ConfigError(f"column {name!r}", text, "numbers")
-        reals[place] = number
-    return reals
+def _number_of(text: str, name: str, texts: NumberTexts) -> float | None:
+    return texts.read(name, text) if texts.says_how(name) else number_of_text(text)
 
 
 def number_of_text(text: object) -> float | None:
@@ -387,13 +406,16 @@ def _labels(column: Any, name: str, classes: bool) -> tuple[list[Any], dict[int,
     """Return a column's labels, None (or NaN) where missing, and the places of those of no use."""
     kind = column.dtype
     if not classes and (_is_number(kind) or is_text(kind)):
-        return _reals(column, name).tolist(), {}
+        reals, wrong = _numbers(column, name, PLAIN)
+        return reals.tolist(), wrong
     if not (_is_number(kind) or is_text(kind) or kind == nw.Object or _is_null(column)):
         allowed = "texts or numbers" if classes else "numbers, for regression"
         raise ConfigError(f"column {name!r}", str(kind), allowed)
     labels: list[Any] = []
-    wrong: dict[int, str] = {}
+    wrong = {}
     for place, value in enumerate(column.to_list()):
+        if classes and _has_fraction(value):
+            raise ConfigError(f"column {name!r}", float(value), _CLASSES)
         try:
             labels.append(class_of(value) if classes else _target(value))
         except (TypeError, ValueError, OverflowError) as error:
@@ -401,6 +423,13 @@ def _labels(column: Any, name: str, classes: bool) -> tuple[list[Any], dict[int,
             why = error if classes else "not a number"
             wrong[place] = f"column {name!r} is {shorten(value)}: {why}"
     return labels, wrong
+
+
+def _has_fraction(value: object) -> bool:
+    """Check for a number that is neither whole nor missing nor infinite."""
+    if not isinstance(value, float | np.floating | Decimal):
+        return False
+    return math.isfinite(value) and value % 1 != 0
 
 
 def _is_null(column: Any) -> bool:
@@ -437,27 +466,52 @@ class FrameForm(NamedTuple):
 
     Attributes:
         implementation: Its library, as narwhals names it.
-        zone: Zone of its times; None: they have none.
+        zone: Zone of its times, by name, or as pandas has it; None: they have none.
         index: pandas' index for the new frame's rows; None: its own.
     """
 
     implementation: Any
-    zone: str | None = None
+    zone: Any = None
     index: Any = None
 
 
-def like_of(frame: Any, time: str | None, *, same_rows: bool = False) -> FrameForm:
+def like_of(data: Frame, time: str | None, *, same_rows: bool = False) -> FrameForm:
     """Return what a frame like another is made of.
 
     Args:
-        frame: A frame of narwhals.
+        data: That one.
         time: Its column of times, whose zone others are told in.
         same_rows: Whether the new one's rows are its own, whose index pandas then keeps.
     """
-    kind = None if time is None else frame.get_column(time).dtype
-    zone = kind.time_zone if isinstance(kind, nw.Datetime) else None
+    frame, zone = data.frame, data.zone
+    if zone is None and time is not None:
+        kind = frame.get_column(time).dtype
+        zone = kind.time_zone if isinstance(kind, nw.Datetime) else None
     index = nw.maybe_get_index(frame) if same_rows else None
     return FrameForm(frame.implementation, zone, index)
+
+
+def form_of(library: str, zone: str | None) -> FrameForm | None:
+    """Return the form of a library's frames, or of another one that is there; None without any.
+
+    Args:
+        library: Its name; empty: any.
+        zone: Zone of times, by name; None: they have none.
+    """
+    for name in (library, *LIBRARIES):
+        if name and importlib.util.find_spec(name) is not None:
+            return FrameForm(nw.Implementation.from_string(name), zone)
+    return None
+
+
+def library_and_zone(like: FrameForm | None) -> tuple[str, str | None]:
+    """Return the arguments of `form_of` for a form: a zone without a name of its own is UTC."""
+    if like is None:
+        return "", None
+    library = like.implementation.value
+    zone = None if like.zone is None else str(like.zone)
+    known = zone is None or is_zone(zone)
+    return library if library in LIBRARIES else "", zone if known else UTC
 
 
 def make_frame(like: FrameForm, columns: Mapping[str, Any]) -> Any:
@@ -466,12 +520,12 @@ def make_frame(like: FrameForm, columns: Mapping[str, Any]) -> Any:
     made = {name: _column(name, values, backend) for name, values in columns.items()}
     frame = nw.from_dict(made, backend=backend)
     if like.zone is not None:
-        kinds = frame.schema.items()
-        bare = [
-            name for name, kind in kinds if isinstance(kind, nw.Datetime) and not kind.time_zone
-        ]
-        converted = nw.col(*bare).dt.replace_time_zone("UTC").dt.convert_time_zone(like.zone)
-        frame = frame.with_columns(converted) if bare else frame
+        kinds = {n: kind for n, kind in frame.schema.items() if isinstance(kind, nw.Datetime)}
+        bare = [name for name, kind in kinds.items() if not kind.time_zone]
+        if bare:
+            frame = frame.with_columns(nw.col(*bare).dt.replace_time_zone("UTC"))
+        if kinds:
+            frame = frame.with_columns(nw.col(*kinds).dt.convert_time_zone(like.zone))
     native = frame.to_native()
     if like.index is not None:
         native.index = like.index

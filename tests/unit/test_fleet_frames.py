@@ -9,9 +9,11 @@ import pickle
 import threading
 import warnings
 from collections.abc import Callable
+from datetime import timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import available_timezones
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kerneltrack as kt
+from kerneltrack.frames.table import choose_columns, frame_of, like_of, make_frame, read_rows
 
 COUNT = 560
 X = np.random.default_rng(21).normal(size=(2 * COUNT, 2))
@@ -88,12 +91,111 @@ def test_texts_are_taken_where_they_are_named_and_told_of_where_not() -> None:
     same(update(fleet(), rows, features=["flow", "heat"]))
     with pytest.warns(UserWarning, match="left out, though they hold numbers: 'flow'"):
         update(fleet(), rows)
-    rows.loc[7, "flow"] = "1_000"
-    with pytest.raises(kt.ConfigError, match="column 'flow' = '1_000': must be numbers"):
-        update(fleet(), rows, features=["flow", "heat"])
     for other in (X[:, 0] + 1j, pd.to_timedelta(np.arange(2 * COUNT), unit="s")):
         with pytest.warns(UserWarning, match="left out, though they hold numbers: 'more'"):
             update(fleet(), table().assign(more=other))
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_a_text_that_is_no_number_refuses_its_row_alone(texts: bool) -> None:
+    rows = table()
+    rows["flow"] = rows["flow"].map(repr) if texts else rows["flow"].astype(object)
+    rows.loc[7, "flow"] = "1_000"
+    some = fleet()
+    with pytest.warns(UserWarning, match="1 of 1,120 rows are refused .*: 1: column 'flow' is '1_"):
+        out = update(some, rows, features=["flow", "heat"])
+    reason = "column 'flow' is '1_000': not a number"
+    assert out["reason"].dropna().to_dict() == {7: reason}
+    same(out.drop(index=7), update(fleet(), table().drop(index=7)))
+    assert "1,119 rows, 1 refused" in repr(some)
+    # So it does in a frame after one of numbers.
+    later = fleet()
+    update(later, table()[COUNT:])
+    assert update(later, rows[:COUNT])["reason"].dropna().to_dict() == {7: reason}
+    with pytest.raises(kt.ConfigError, match="column 'flow' = 'bad': must be readable; it is not"):
+        update(fleet(), rows.assign(flow="bad"), features=["flow", "heat"])
+
+
+def test_a_target_that_is_no_number_refuses_its_row_alone() -> None:
+    rows = table().assign(y=[*map(repr, X[:-1, 0].tolist()), "bad"])
+    out = update(fleet(learner=kt.RidgeSpec(task="regression")), rows, label="y")
+    assert out["reason"].dropna().tolist() == ["column 'y' is 'bad': not a number"]
+    assert out["error"].notna().sum() == 2 * COUNT - 3
+
+
+@pytest.mark.parametrize("kind", [float, "Float64", "float32", object])
+def test_numbers_with_fractions_are_no_classes(kind: Any) -> None:
+    rows = table().assign(y=pd.Series(np.floor(X[:, 0])).astype(kind))
+    update(fleet(learner="auto"), rows, label="y")
+    rows.loc[3, "y"] = 0.5
+    message = r"column 'y' = 0\.5: must be a class.*AutoSpec\(task='regression'\)"
+    with pytest.raises(kt.ConfigError, match=message):
+        update(fleet(learner="auto"), rows, label="y")
+    update(fleet(learner="auto"), rows.assign(y=rows["y"].astype(str)), label="y")
+    some = fleet(learner=kt.AutoSpec(task="regression"))
+    assert update(some, rows, label="y")["prediction"].notna().any()
+
+
+def test_a_mode_is_a_column_of_names_or_whole_numbers() -> None:
+    rows = table().assign(state=np.where(MODE, "run", "idle"))
+
+    def by(mode: str) -> kt.Fleet:
+        return fleet(reference=kt.ReferenceSpec(learning="auto", mode=mode))
+
+    with pytest.raises(kt.ConfigError, match="mode = 'stata': must be a column of the frame: pump"):
+        update(by("stata"), rows)
+    with pytest.raises(kt.ConfigError, match="mode = 'state': must be among the features: flow"):
+        update(by("state"), rows, features=["flow", "heat"])
+    with pytest.raises(kt.ConfigError, match=r"mode = 'flow': must be .* whole numbers; it holds "):
+        update(by("flow"), rows)
+    for name, states in (("state", rows["state"]), ("on", MODE.astype(float))):
+        some = by(name)
+        update(some, rows.assign(**{name: states}))
+        assert len(some) == 2
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_times_have_a_zone_in_all_calls_or_in_none(kind: str, tmp_path: Path) -> None:
+    made: Any = {"pandas": lambda t: t, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas}
+    bare = table()
+    zoned = bare.assign(when=bare["when"].dt.tz_localize("Europe/Berlin"))
+    for first, second, message in (
+        (zoned, bare, "'datetimes without a zone': must be datetimes with a zone, as in earlier"),
+        (bare, zoned, "'datetimes with a zone': must be datetimes without a zone, as in earlier"),
+    ):
+        some, folder = fleet(), tmp_path / message[11:20]
+        update(some, made[kind](first[:500]))
+        some.save(folder)
+        for one in (some, kt.Fleet.load(folder)):
+            for act in (one.update, one.score):
+                with pytest.raises(kt.ConfigError, match=f"column 'when' = {message}"):
+                    act(made[kind](second[500:]))
+            one.update(made[kind](first[500:]))
+
+
+def test_refused_rows_are_told_of_once_a_call() -> None:
+    rows, some = table(), fleet(learner="ridge")
+    rows["y"] = MODE
+    rows.loc[:9, "flow"] = np.nan
+    rows.loc[20:24, "heat"] = np.inf
+    rows.loc[30:31, "pump"] = None
+    rows.loc[[40, 41], "when"] = pd.NaT
+    message = (
+        r"19 of 1,120 rows are refused \(column 'reason'\): 10: column 'flow' is missing; "
+        r"5: column 'heat' is infinite; 2: the .*; 2: other reasons$"
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        update(some, rows, label="y")
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert repr(some).startswith("<Fleet: 2 devices, 1,101 rows, 19 refused, ")
+    for act in (some.score, some.predict):
+        with pytest.warns(UserWarning, match="1 of 1 rows are refused .*: 1: no such model"):
+            act(table()[:1].assign(pump="c"))
+    assert "19 refused" in repr(some)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        update(fleet(), table()[:9], wait=True)
 
 
 @pytest.mark.parametrize("value", [None, pd.NA, np.nan, Decimal("NaN")])
@@ -121,6 +223,38 @@ def test_an_index_of_times() -> None:
     for other in (pl.from_pandas(bare), table()):
         with pytest.raises(kt.ConfigError, match="time = True"):
             fleet().update(other, time=True)
+
+
+def test_pandas_times_of_every_zone_are_read_and_come_back() -> None:
+    utc = pd.date_range("2026-10-24T22:00", periods=9, freq="h", tz="UTC")
+    offset = timedelta(hours=-5)
+    others = "dateutil/America/New_York", timezone(offset), timezone(offset, "a [b]")
+    # These two are no places.
+    for zone in (*sorted(available_timezones() - {"Factory", "localtime"}), *others):
+        times = utc.tz_convert(zone)
+        rows = pd.DataFrame({"when": times, "flow": 1.0})
+        for form in (rows, rows.set_index("when")):
+            found = frame_of(form, "when")
+            columns = choose_columns(found.frame, None, "when", None, None)
+            read = read_rows(found.frame, columns)
+            assert read.time is not None
+            np.testing.assert_array_equal(read.time, utc.as_unit("ns").asi8)
+            made = {"when": found.frame["when"], "new": read.time.view("M8[ns]")}
+            back = make_frame(like_of(found, "when"), made)
+            assert back["when"].dtype == times.dtype
+            assert back["when"].tolist() == back["new"].tolist() == times.tolist()
+            assert back["new"].dt.tz == times.tz
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Etc/GMT+5"])
+def test_a_fleet_takes_times_of_every_zone(zone: str) -> None:
+    rows = table()
+    rows["when"] = rows["when"].dt.tz_localize("UTC").dt.tz_convert(zone)
+    some = fleet()
+    out = update(some, rows)
+    same(out.drop(columns="when"), EXPECTED.drop(columns="when"))
+    assert out["when"].equals(rows["when"])
+    assert str(some.episodes["start"].dt.tz) == zone
 
 
 def test_names_of_columns_become_texts() -> None:
@@ -262,8 +396,38 @@ def test_waiting_holds(tmp_path: Path) -> None:
     some.update(rows[100:600])
     some.save(tmp_path / "kept")
     other = kt.Fleet.load(tmp_path / "kept")
+    for one in (some, other):
+        with pytest.raises(kt.ConfigError, match="wait = False: must be True, as in the first"):
+            one.update(rows[-40:], wait=False)
     out = other.update(rows[-40:].assign(pump="c"))
     assert set(out["reason"]) == {"waits for the warm-up of 500 rows"}
+    hasty = fleet()
+    update(hasty, rows[:100])
+    with pytest.raises(kt.ConfigError, match="wait = True: must be False, as in the first call"):
+        hasty.update(rows[100:], wait=True)
+
+
+@pytest.mark.parametrize("zone", [None, "America/New_York", timezone(timedelta(hours=-5))])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
+def test_episodes_are_a_frame_of_the_same_kind_after_a_load(
+    kind: str, zone: Any, tmp_path: Path
+) -> None:
+    rows = table()
+    rows.loc[rows.index[-60:], "heat"] += 9
+    if kind != "pandas" and not isinstance(zone, str):
+        zone = None
+    if zone is not None:
+        rows["when"] = rows["when"].dt.tz_localize(zone)
+    made: Any = {"pandas": lambda t: t, "polars": pl.from_pandas, "arrow": pa.Table.from_pandas}
+    some = fleet(reference=kt.ReferenceSpec(rows=256))
+    update(some, made[kind](rows))
+    some.save(tmp_path / "kept")
+    found, expected = kt.Fleet.load(tmp_path / "kept").episodes, some.episodes
+    assert type(found) is type(expected)
+    assert len(expected) == 1
+    if isinstance(zone, timezone):
+        found["start"] = found["start"].dt.tz_convert(zone)
+    assert pa.table(found)["start"].equals(pa.table(expected)["start"])
 
 
 @pytest.mark.parametrize(
@@ -293,14 +457,14 @@ def test_a_jobs_zone_holds(tmp_path: Path) -> None:
     some.save(tmp_path / "kept")
     place = tmp_path / "kept" / "columns.json"
     about = json.loads(place.read_text())
-    place.write_text(json.dumps({**about, "time_zone": "Europe/Berlin"}))
+    place.write_text(json.dumps({**about, "time_zone": "Europe/Berlin", "zoned": None}))
     other, rows = kt.Fleet.load(tmp_path / "kept"), table()
     with pytest.raises(kt.ConfigError, match="the job read them in Europe/Berlin"):
         other.update(rows)
     rows["when"] = rows["when"].dt.tz_localize("UTC").dt.tz_convert("Europe/Berlin")
     assert other.score(rows)["loss"].notna().all()
     place.write_text(json.dumps({**about, "version": 2}))
-    with pytest.raises(kt.DataError, match="version 2: this code reads 4"):
+    with pytest.raises(kt.DataError, match="version 2: this code reads 5"):
         kt.Fleet.load(tmp_path / "kept")
 
 
