@@ -6,7 +6,7 @@ that comes back, from a file or a snapshot, say what was known after its last ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,13 +14,14 @@ import numpy.typing as npt
 
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.monitor import reference
+from kerneltrack.monitor.quiet import runs_of
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
 from kerneltrack.monitor.reference.spec import RECOVERED
 
 LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
 """The reference is being made; rows look like it; an episode is open; there is no reference."""
 QUIET = "quiet"
-"""The newest row is of a quiet time, and was not compared with the reference: of files alone."""
+"""The newest row is of a quiet time, and was not compared with the reference."""
 GONE = "gone"
 """Nothing is known any more: the model has expired, or begins anew with its next row."""
 
@@ -36,11 +37,23 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+class PassedBy(NamedTuple):
+    """Rows of a device that may be of quiet times.
+
+    Attributes:
+        rows: (n,) which of them are.
+        last: Whether the row before them was.
+    """
+
+    rows: BoolArray
+    last: bool
+
+
 class Device(NamedTuple):
     """What is known of a device.
 
     Attributes:
-        state: `LEARNING`, `NORMAL`, `OFF`, `UNWATCHED` or `GONE`.
+        state: `LEARNING`, `NORMAL`, `QUIET`, `OFF`, `UNWATCHED` or `GONE`.
         rows: How many valid rows it has shown.
         time: Time of the newest of them, ns (of the first row, where there is none before it);
             None without times.
@@ -82,13 +95,13 @@ def named_shares(shares: Sequence[float], channels: Sequence[str]) -> list[dict[
     ]
 
 
-def new_device(work: Work, model: Model, time: int | None) -> Device:
+def new_device(work: Work, key: str, model: Model, time: int | None) -> Device:
     """Return what is known of a model that begins with a row of this time, ns."""
-    known = known_of(work, model)
+    known = known_of(work, key, model)
     return known._replace(time=time, since=known.rows, since_time=time)
 
 
-def known_of(work: Work, model: Model) -> Device:
+def known_of(work: Work, key: str, model: Model) -> Device:
     """Return what is known of a model after its last row."""
     own, spec = model.reference, work.reference
     if own is None or spec is None:
@@ -101,6 +114,10 @@ def known_of(work: Work, model: Model) -> Device:
     )
     still = reference.open_episode(spec, own)
     if still is None:
+        if work.quiet is None or model.time is None:
+            return state
+        if work.quiet.is_quiet(key, np.array([model.time]))[0]:
+            return state._replace(state=QUIET)
         return state
     still = still.moved(model.rows - int(own.tables.counts[reference.SEEN]))
     since_time = None if model.time is None else still.times[0]
@@ -117,6 +134,7 @@ def changes(
     stamps: IntArray | None,
     *,
     learn: bool,
+    passed: PassedBy | None = None,
 ) -> list[Device]:
     """Return what became of a device in rows that were held against its reference, in order.
 
@@ -128,23 +146,52 @@ def changes(
         found_episodes: Episodes that were opened or closed in them; indexes by the reference.
         stamps: (n,) times, ns, None without.
         learn: As of `reference.update`.
+        passed: Which rows passed it by; None: none did, nor did the one before them.
     """
-    first = int(before.tables.counts[reference.SEEN])
+    first, has_time = int(before.tables.counts[reference.SEEN]), stamps is not None
+    quiet, was_quiet = passed or PassedBy(np.zeros(len(rows), np.bool_), False)
     scored = ~np.isnan(p)
-    begins = np.flatnonzero(scored & ~np.r_[_scored_last(spec, before.tables.counts), scored[:-1]])
+    last = bool(_scored_last(spec, before.tables.counts)) and not was_quiet
+    speaks = np.flatnonzero(scored & ~np.r_[last, scored[:-1]]).tolist()
     if spec.modes:
         # A mode that has none yet, or no place, comes and goes.
-        begins = begins[: 0 if reference.ready(before) else 1]
+        speaks = speaks[: 0 if reference.ready(before) else 1]
+    begins = dict.fromkeys(speaks, NORMAL)
+    if passed is not None:
+        made = np.logical_or.accumulate(scored) | reference.ready(before)
+        begins = _with_quiet(before, made if spec.modes else scored, passed, found_episodes, begins)
     many = int(before.tables.counts[reference.EPISODES])
-    again = _reopened(spec, before, rows, found_episodes, stamps, learn)
-    lines = [_of_episode(each, stamps is not None) for each in (*found_episodes, *again)]
-    for place in begins.tolist():
+    again = _reopened(spec, before, rows, found_episodes, stamps, learn, quiet)
+    lines = [_of_episode(each, has_time) for each in (*found_episodes, *again)]
+    for place, state in begins.items():
         at = None if stamps is None else int(stamps[place])
         count = max([many, *(each.number for each in found_episodes if each.row < first + place)])
         row = first + place
-        lines.append(Device(NORMAL, row + 1, at, row, at, count))
+        lines.append(Device(state, row + 1, at, row, at, count))
     # A reference that begins to speak comes before what it says after the same row.
     return sorted(lines, key=lambda line: (line.rows, line.episode is not None))
+
+
+def _with_quiet(
+    before: ReferenceState,
+    made: BoolArray,
+    passed: PassedBy,
+    found_episodes: Sequence[Episode],
+    begins: Mapping[int, str],
+) -> dict[int, str]:
+    """Return the rows' places with which states begin, those of quiet times and after them too.
+
+    While an episode is open its device is off, quiet or not. `made`: whether rows have a reference.
+    """
+    first = int(before.tables.counts[reference.SEEN])
+    quiet, found = passed.rows, dict(begins)
+    turns = np.flatnonzero(quiet != np.r_[passed.last, quiet[:-1]])
+    for place in turns.tolist():
+        found[place] = QUIET if quiet[place] else NORMAL if made[place] else LEARNING
+    is_open = np.full(len(quiet), before.tables.counts[reference.OPENED] >= 0)
+    for each in found_episodes:
+        is_open[each.row - first + 1 :] = not each.closed
+    return {place: found[place] for place in sorted(found) if not is_open[place]}
 
 
 def may_last(counts: IntArray, lengths: IntArray) -> BoolArray:
@@ -183,6 +230,7 @@ def _reopened(
     found_episodes: Sequence[Episode],
     stamps: IntArray | None,
     learn: bool,
+    quiet: BoolArray,
 ) -> list[Episode]:
     """Return episodes as they are at rows at which they have been open for a while."""
     first = int(before.tables.counts[reference.SEEN])
@@ -200,9 +248,13 @@ def _reopened(
     found, state, start = [], before, 0
     # Rare: the rows go through the reference once more, as far as is needed.
     for place in sorted(places):
-        part = slice(start, place + 1)
-        times = None if stamps is None else stamps[part]
-        state, _, _ = reference.update(spec, state, rows[part], times, learn=learn)
+        for begin, stop, passes in runs_of(quiet[start : place + 1]):
+            part = slice(start + begin, start + stop)
+            if passes:
+                state = reference.pass_by(state, stop - begin)
+                continue
+            times = None if stamps is None else stamps[part]
+            state, _, _ = reference.update(spec, state, rows[part], times, learn=learn)
         still, start = reference.open_episode(spec, state), place + 1
         if still is not None:
             found.append(still)

@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 from kerneltrack.fleet.models import Models
 from kerneltrack.monitor import reference
+from kerneltrack.monitor.quiet import runs_of
 from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.monitor.reference import block as references
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 class Referred(NamedTuple):
@@ -25,10 +27,12 @@ class Referred(NamedTuple):
         scores: Of all of the rows.
         episodes: Those that were opened or closed, by place among the models, rows as the
             reference counts.
+        quiet: (n,) which rows are of quiet times; None: none is.
     """
 
     scores: Scores
     episodes: dict[int, list[Episode]]
+    quiet: BoolArray | None = None
 
 
 class _ReferenceRun(NamedTuple):
@@ -82,15 +86,16 @@ def refer_each(
                 column[run.start : run.stop] = part[run.start : run.stop]
         for model, own_episodes in found.episodes.items():
             episodes[model] += own_episodes
-    return Referred(scores, dict(episodes))
+    passed = np.zeros(len(rows), np.bool_)
+    for run in itertools.chain(*runs):
+        passed[run.start : run.stop] = run.quiet
+    return Referred(scores, dict(episodes), passed)
 
 
-def _runs(model: int, start: int, quiet: npt.NDArray[np.bool_]) -> list[_ReferenceRun]:
-    edges = [0, *(np.flatnonzero(np.diff(quiet)) + 1).tolist(), len(quiet)]
+def _runs(model: int, start: int, quiet: BoolArray) -> list[_ReferenceRun]:
     return [
-        _ReferenceRun(model, start + first, start + stop, bool(quiet[first]))
-        for first, stop in itertools.pairwise(edges)
-        if stop > first
+        _ReferenceRun(model, start + first, start + stop, is_quiet)
+        for first, stop, is_quiet in runs_of(quiet)
     ]
 
 

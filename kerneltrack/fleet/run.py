@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
-from kerneltrack.fleet.devices import changes, may_begin, may_last
+from kerneltrack.fleet.devices import PassedBy, changes, may_begin, may_last
 from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, window_ends
 from kerneltrack.fleet.forward_fill import LastValues, hold_each
 from kerneltrack.fleet.model import Model, Work
@@ -298,7 +298,7 @@ class _Rounds:
         """Run pieces of models through all that works on rows."""
         models, spec = self._models, self._work.spec
         # Each tracker's index of the first row, where anything goes by it.
-        before = which
+        before, time = which, self._models.time[which]
         if self._work.frozen or models.reference is not None:
             before = models.seen[which]
         clock, learn = NO_TIMES, not self._work.frozen
@@ -323,7 +323,7 @@ class _Rounds:
             for model, start, stop in zip(*spans, strict=True):
                 self._windows[model].take(start, stop, whole)
         self._watch(valid)
-        self._refer(valid, before)
+        self._refer(valid, before, time)
 
     def _valid(self, which: IntArray, starts: IntArray, stops: IntArray) -> _Valid:
         """Return the rows of pieces that the trackers took."""
@@ -390,8 +390,14 @@ class _Rounds:
             for line in zip(index[rows].tolist(), stamps, *levels, strict=True):
                 self._found.alerts[model].append(Alert(*line))
 
-    def _refer(self, valid: _Valid, before: IntArray) -> None:
-        """Hold rows against references; `before`: each tracker's index of the first."""
+    def _refer(self, valid: _Valid, before: IntArray, time: IntArray) -> None:
+        """Hold rows against references.
+
+        Args:
+            valid: The rows.
+            before: Each tracker's index of the first.
+            time: Each model's time before them, ns.
+        """
         spec, models = self._work.reference, self._models
         if spec is None or models.reference is None:
             return
@@ -421,8 +427,10 @@ class _Rounds:
         if not self._work.devices:
             return
         begins = may_begin(spec, counts, found.scores.p, valid.starts, valid.stops)
+        passed = self._passed_by(valid, time, found.quiet)
         for place, (model, own) in enumerate(valid.each()):
-            if not (begins[place] or model in heads or model in found.episodes):
+            changed = begins[place] or model in heads or model in found.episodes
+            if not (changed or place in passed):
                 continue
             head = heads.get(model) or models.reference_of(model)
             if head is None:
@@ -432,8 +440,30 @@ class _Rounds:
                 found.episodes.get(model, []),
                 None if valid.stamps is None else valid.stamps[own],
                 learn=not self._work.frozen,
+                passed=passed.get(place),
             )
             self._found.devices[model] += [device.moved(shift[model]) for device in lines]
+
+    def _passed_by(
+        self, valid: _Valid, time: IntArray, quiet: BoolArray | None
+    ) -> dict[int, PassedBy]:
+        """Return which rows passed references by, of the places that have some, or came from some.
+
+        Args:
+            valid: The rows.
+            time: Each model's time before them, ns.
+            quiet: (n,) which are of quiet times; None: none is.
+        """
+        times, found = self._work.quiet, dict[int, PassedBy]()
+        if times is None or valid.stamps is None:
+            return found
+        none = np.zeros(len(valid.rows), np.bool_)
+        for place, (model, own) in enumerate(valid.each()):
+            last = bool(times.is_quiet(self._models.keys[model], time[place : place + 1])[0])
+            rows = (none if quiet is None else quiet)[own]
+            if last or rows.any():
+                found[place] = PassedBy(rows, last)
+        return found
 
     @property
     def _scores(self) -> Scores:

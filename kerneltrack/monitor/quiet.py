@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +91,16 @@ class QuietTimes:
         quiet: npt.NDArray[np.bool_] = (place >= 0) & (times < spans[place, 1])
         return quiet
 
+    def check_devices(self, field: str) -> None:
+        """Check that entries name devices, where their groups are not known.
+
+        Raises:
+            ConfigError: for one of a group.
+        """
+        for each in self.times:
+            if each.group is not None:
+                raise ConfigError(f"{field}, group", each.group, "a device: groups are of files")
+
     def to_dict(self) -> dict[str, Any]:
         """Return the times, and the groups of devices that they name, as JSON has them."""
         named = {each.group for each in self.times if each.group is not None}
@@ -100,6 +111,17 @@ class QuietTimes:
     def from_dict(cls, values: Mapping[str, Any]) -> QuietTimes:
         """Return what `to_dict` gave."""
         return cls(tuple(QuietTime(**each) for each in values["times"]), values["groups"])
+
+
+def runs_of(quiet: npt.NDArray[np.bool_]) -> list[tuple[int, int, bool]]:
+    """Cut rows where a quiet time begins or ends: first, place after the last, whether quiet.
+
+    Example:
+        >>> runs_of(np.array([False, False, True]))
+        [(0, 2, False), (2, 3, True)]
+    """
+    edges = [0, *(np.flatnonzero(np.diff(quiet)) + 1).tolist(), len(quiet)]
+    return [(first, stop, bool(quiet[first])) for first, stop in pairwise(edges) if stop > first]
 
 
 def checked_times(entries: Sequence[tuple[str, Any]], zone: str = UTC) -> tuple[QuietTime, ...]:

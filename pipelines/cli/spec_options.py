@@ -231,15 +231,7 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "[default: all devices are one fleet]",
     )
     PERIODS.add_flags(group)
-    group.add_argument(
-        "--quiet",
-        default=None,
-        type=path_name,
-        metavar="FILE",
-        help="Do not judge rows of the times in this file, such as maintenance: CSV or YAML with "
-        "device (* for all) or group, from, to and why. They are tracked, but not compared with "
-        "the reference, nor learned by it.",
-    )
+    add_quiet_flag(group)
     group.add_argument(
         "--silent-after",
         default=None,
@@ -247,6 +239,19 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         help="Find devices without a row for longer than this, within the input and at its end. "
         '"auto" takes twice the third longest time between a device\'s rows, and at least twenty '
         "usual ones. [default: none]",
+    )
+
+
+def add_quiet_flag(group: Any, devices: str = "device (* for all) or group") -> None:
+    """Add the flag of quiet times to a group; `devices`: what the file's lines may name."""
+    group.add_argument(
+        "--quiet",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="Do not judge rows of the times in this file, such as maintenance: CSV or YAML with "
+        f"{devices}, from, to and why. They are tracked, but not compared with "
+        "the reference, nor learned by it.",
     )
 
 

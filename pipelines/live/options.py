@@ -7,7 +7,7 @@ import dataclasses
 from typing import Annotated, Any
 
 from kerneltrack.settings import Range, Settings, settings_of
-from pipelines.cli import input_options, job_flags, kafka_options
+from pipelines.cli import input_options, job_flags, kafka_options, spec_options
 from pipelines.cli.command_line import Parser
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
@@ -81,6 +81,8 @@ def add_flags(parser: Parser) -> None:
     }
     late = "dead letters; all rows wait this long"
     job_flags.add_job_flags(parser, without, late, "from --labels-topic")
+    known = parser.add_argument_group("quiet times")
+    spec_options.add_quiet_flag(known, "device (* for all)")
     silent = parser.add_argument_group("silent models")
     about = (
         "Process the waiting rows of a device that has been silent for this long. "

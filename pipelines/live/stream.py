@@ -20,6 +20,7 @@ from pipelines.cli import kafka_options
 from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
 from pipelines.cli.command_line import UsageError, flags_named
 from pipelines.cli.job_flags import refuse_without
+from pipelines.cli.quiet_file import FLAG
 from pipelines.flink.client import ENDED
 from pipelines.job import say
 from pipelines.job_spec import Job, job_from_flags
@@ -117,6 +118,8 @@ def live_job(args: argparse.Namespace, columns: Columns) -> tuple[Job, str | Non
     job = job_from_flags(args, columns, order, "--labels-topic")
     if job.reference is None:
         refuse_without(args, "devices_topic", ["reference"])
+    if job.quiet is not None:
+        job.quiet.check_devices(FLAG)
     if job.before is None:
         refuse_without(args, "overlap", ["warm_start"])
     job = dataclasses.replace(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.devices import GONE, Device
 from kerneltrack.monitor import reference
+from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from pipelines.topics.read_output import Once
 from tests.stream.running import (
@@ -236,6 +237,71 @@ def test_a_model_that_goes_on_from_a_snapshot_is_told(tmp_path: Path) -> None:
     assert exact(reported[1:]) == exact(
         [line for line in one_by_one(rows) if line["rows"] > usable(rows, 520)]
     )
+
+
+def one_by_one_but(rows: Rows, quiet: QuietTimes) -> list[Line]:
+    """What the core says of a model's rows, one after the other, those of quiet times left out."""
+    good = rows.take(np.flatnonzero(np.isfinite(rows.x).all(axis=1)))
+    times = np.asarray(good.time)
+    state = reference.init(HELD, good.x[: SPEC.rows_to_start])
+    begun = int(np.asarray(rows.time)[0])
+    lines, shown, many = [known("learning", 0, 0, (begun, begun), 0)], "learning", 0
+    since_open = None
+    for place, passes in enumerate(quiet.is_quiet("m", times).tolist()):
+        at, reported, p = int(times[place]), [], np.nan
+        if passes:
+            state = reference.pass_by(state, 1)
+        else:
+            part = slice(place, place + 1)
+            state, scores, reported = reference.update(HELD, state, good.x[part], times[part])
+            p = scores.p[0]
+        still = reference.open_episode(HELD, state)
+        now = "quiet" if passes else "learning" if np.isnan(p) else "normal"
+        if since_open is None and now != shown:
+            lines.append(known(now, place + 1, place, (at, at), many))
+            shown = now
+        if still is not None and since_open is not None and place - since_open in (32, 128, 512):
+            reported = [*reported, still]
+        for episode in reported:
+            many, line, off = episode.number, as_line(episode), not episode.closed
+            shown, since_open = ("off", episode.opened) if off else ("normal", None)
+            line |= {
+                "state": shown,
+                "rows": line.pop("index") + 1,
+                "since_index": episode.start if off else episode.row,
+                "since": episode.times[0] if off else at,
+                "episodes": many,
+            }
+            lines.append(line)
+    return lines
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.lists(st.integers(1, 400), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(0, 600), st.integers(1, 120)), min_size=1, max_size=4),
+)
+def test_lines_with_quiet_times_are_those_of_the_core(
+    sizes: list[int], spans: list[tuple[int, int]]
+) -> None:
+    rows = faulty(1)
+    entries = [(start * SECOND, (start + length) * SECOND) for start, length in spans]
+    quiet = QuietTimes(tuple(QuietTime("m", None, *span, "") for span in entries))
+    elements = [("m", chunk) for chunk in rows.cut(sizes)]
+    outcome = step_through(elements, order=FOLLOWED, reference=HELD, devices=True, quiet=quiet)
+    assert exact(outcome.devices["m"]) == exact(one_by_one_but(rows, quiet))
+
+
+def test_a_quiet_device_that_comes_back_is_still_quiet(tmp_path: Path) -> None:
+    rows = faulty(1)
+    quiet = QuietTimes((QuietTime(KEY, None, 350 * SECOND, 420 * SECOND, ""),))
+    tracking = Tracking(tmp_path, FOLLOWED, HELD, devices=True, quiet=quiet)
+    for start, stop in ((0, 400), (400, 620)):
+        tracking.push(rows.take(np.arange(start, stop)))
+        if stop < 620:
+            tracking.expire()
+    states = [line["state"] for line in tracking.finish().devices[KEY]]
+    assert states[:6] == ["learning", "normal", "quiet", "gone", "quiet", "normal"]
 
 
 def test_devices_need_a_reference() -> None:

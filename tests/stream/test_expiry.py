@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.model import Work
+from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
 from tests.stream.learning import SPEC as LEARNER
 from tests.stream.learning import Late, Step, label_chunk, make_features
@@ -53,8 +54,9 @@ class Tracking:
         order: Order = ORDER,
         reference: ReferenceSpec | None = None,
         devices: bool = False,
+        quiet: QuietTimes | None = None,
     ) -> None:
-        work = Work(spec=SPEC, reference=reference, devices=devices)
+        work = Work(spec=SPEC, reference=reference, devices=devices, quiet=quiet)
         step = with_timers(TrackFn, "end", live=True)
         self.step: Any = step(work, order, None, Expiry(str(folder), 60))
         self.cells = empty_cells()

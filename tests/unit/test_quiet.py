@@ -224,5 +224,6 @@ def test_only_rows_that_are_judged_can_be_quiet() -> None:
     quiet = QuietTimes((quiet_time(0, 1),))
     with pytest.raises(ConfigError, match="quiet"):
         TrackSubspace(OKFEBSpec(), quiet=quiet)
-    with pytest.raises(ConfigError, match="quiet"):
-        TrackSubspace(OKFEBSpec(), reference=ReferenceSpec(), quiet=quiet, devices=True)
+    group = QuietTimes((quiet_time(0, 1, None, "hall 2"),))
+    with pytest.raises(ConfigError, match="--quiet, group = 'hall 2'"):
+        group.check_devices("--quiet")

@@ -146,7 +146,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         given: Where models take their references from; None: of their own first rows. A model
             that finds none there is tracked without.
         quiet: Times at which rows of models are not compared with their references, nor learned
-            by these; needs a reference, and no `devices`.
+            by these; needs a reference.
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
@@ -212,8 +212,8 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             raise ConfigError("drop_overlap", drop_overlap, "False without snapshots to begin from")
         if devices and reference is None:
             raise ConfigError("devices", devices, "False without a reference")
-        if quiet is not None and (reference is None or devices):
-            raise ConfigError("quiet", quiet, "None without a reference, or with devices")
+        if quiet is not None and reference is None:
+            raise ConfigError("quiet", quiet, "None without a reference")
         if given is not None and reference != given.spec:
             raise ConfigError("reference", reference, f"that of {given.place}: {given.spec}")
         if warm is not None:

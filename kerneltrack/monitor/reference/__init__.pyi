@@ -3,6 +3,7 @@ from .episodes import open_episode as open_episode
 from .run import WRITTEN as WRITTEN
 from .run import Scores as Scores
 from .run import end_stretch as end_stretch
+from .run import pass_by as pass_by
 from .run import update as update
 from .spec import AUTO as AUTO
 from .spec import BLOCK as BLOCK

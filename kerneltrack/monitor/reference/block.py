@@ -42,6 +42,7 @@ from kerneltrack.monitor.reference.state import (
     SEEN,
     ReferenceState,
     Tables,
+    count_passed,
     from_arrays,
     init,
     layout,
@@ -434,11 +435,9 @@ def pass_by(
     The next row is held against no row before it, as after a gap.
     """
     columns = columns_of(spec, width, blocks)
-    counts = columns["counts"]
-    counts[models, SEEN] += rows
-    counts[models, BEGAN] += rows
-    # The next row's place in its block stays.
-    counts[models, PAD] = (counts[models, PAD] - rows) % BLOCK
+    counts = columns["counts"][models]
+    count_passed(counts, rows)
+    columns["counts"][models] = counts
     columns["previous"][models] = np.nan
 
 

@@ -23,6 +23,7 @@ from kerneltrack.monitor.reference.state import (
     SEEN,
     ReferenceState,
     Tables,
+    count_passed,
     made_anew,
     ready,
 )
@@ -184,6 +185,14 @@ def update(
             episodes.append(_accepted(spec, ReferenceState(tables, kernel)))
             tables, kernel = made_anew(spec, tables)
     return ReferenceState(tables, kernel), found, episodes
+
+
+def pass_by(state: ReferenceState, rows: int) -> ReferenceState:
+    """Return a reference that so many rows passed by; see `block.pass_by`."""
+    tables = copied(state.tables)
+    count_passed(tables.counts, rows)
+    tables.previous[...] = np.nan
+    return state._replace(tables=tables)
 
 
 def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> ReferenceSettings:

@@ -365,6 +365,14 @@ def restarted(state: ReferenceState) -> ReferenceState:
     return ReferenceState(tables, state.kernel)
 
 
+def count_passed(counts: IntArray, rows: IntArray | int) -> None:
+    """Count rows that pass references by, in place; `counts`: (..., k), `rows`: (...)."""
+    counts[..., SEEN] += rows
+    counts[..., BEGAN] += rows
+    # The next row's place in its block stays.
+    counts[..., PAD] = (counts[..., PAD] - rows) % BLOCK
+
+
 def ready(state: ReferenceState) -> bool:
     """Check whether the reference is made: rows have a p, and episodes are found, only then."""
     return bool(state.tables.counts[CALIBRATED] > 0)
