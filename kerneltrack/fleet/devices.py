@@ -95,13 +95,13 @@ def named_shares(shares: Sequence[float], channels: Sequence[str]) -> list[dict[
     ]
 
 
-def new_device(work: Work, key: str, model: Model, time: int | None) -> Device:
+def new_device(work: Work, model: Model, time: int | None) -> Device:
     """Return what is known of a model that begins with a row of this time, ns."""
-    known = known_of(work, key, model)
+    known = known_of(work, model)
     return known._replace(time=time, since=known.rows, since_time=time)
 
 
-def known_of(work: Work, key: str, model: Model) -> Device:
+def known_of(work: Work, model: Model) -> Device:
     """Return what is known of a model after its last row."""
     own, spec = model.reference, work.reference
     if own is None or spec is None:
@@ -114,11 +114,8 @@ def known_of(work: Work, key: str, model: Model) -> Device:
     )
     still = reference.open_episode(spec, own)
     if still is None:
-        if work.quiet is None or model.time is None:
-            return state
-        if work.quiet.is_quiet(key, np.array([model.time]))[0]:
-            return state._replace(state=QUIET)
-        return state
+        passed = bool(reference.passed_last(own.tables.previous))
+        return state._replace(state=QUIET) if passed else state
     still = still.moved(model.rows - int(own.tables.counts[reference.SEEN]))
     since_time = None if model.time is None else still.times[0]
     within = _state_within(still)

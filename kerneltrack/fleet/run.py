@@ -298,7 +298,7 @@ class _Rounds:
         """Run pieces of models through all that works on rows."""
         models, spec = self._models, self._work.spec
         # Each tracker's index of the first row, where anything goes by it.
-        before, time = which, self._models.time[which]
+        before = which
         if self._work.frozen or models.reference is not None:
             before = models.seen[which]
         clock, learn = NO_TIMES, not self._work.frozen
@@ -323,7 +323,7 @@ class _Rounds:
             for model, start, stop in zip(*spans, strict=True):
                 self._windows[model].take(start, stop, whole)
         self._watch(valid)
-        self._refer(valid, before, time)
+        self._refer(valid, before)
 
     def _valid(self, which: IntArray, starts: IntArray, stops: IntArray) -> _Valid:
         """Return the rows of pieces that the trackers took."""
@@ -390,19 +390,14 @@ class _Rounds:
             for line in zip(index[rows].tolist(), stamps, *levels, strict=True):
                 self._found.alerts[model].append(Alert(*line))
 
-    def _refer(self, valid: _Valid, before: IntArray, time: IntArray) -> None:
-        """Hold rows against references.
-
-        Args:
-            valid: The rows.
-            before: Each tracker's index of the first.
-            time: Each model's time before them, ns.
-        """
+    def _refer(self, valid: _Valid, before: IntArray) -> None:
+        """Hold rows against references; `before`: each tracker's index of the first."""
         spec, models = self._work.reference, self._models
         if spec is None or models.reference is None:
             return
         counts = references.counts_of(spec, models.width, models.reference)[valid.which]
         heads: dict[int, ReferenceState] = {}
+        last = np.zeros(0, np.bool_)
         rows = valid.rows
         if self._modes is not None:
             rows = with_modes(spec, rows, valid.of(self._modes))
@@ -410,6 +405,7 @@ class _Rounds:
         if self._work.devices:
             lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
             known = ((model, models.reference_of(model)) for model in lasts.tolist())
+            last = references.passed_last_each(spec, models.width, models.reference)
             heads = {model: _copied(state) for model, state in known if state is not None}
         # It may have begun later than the tracker, with a snapshot of that.
         later = before - counts[:, SEEN]
@@ -427,7 +423,7 @@ class _Rounds:
         if not self._work.devices:
             return
         begins = may_begin(spec, counts, found.scores.p, valid.starts, valid.stops)
-        passed = self._passed_by(valid, time, found.quiet)
+        passed = self._passed_by(valid, last[valid.which], found.quiet)
         for place, (model, own) in enumerate(valid.each()):
             changed = begins[place] or model in heads or model in found.episodes
             if not (changed or place in passed):
@@ -445,25 +441,23 @@ class _Rounds:
             self._found.devices[model] += [device.moved(shift[model]) for device in lines]
 
     def _passed_by(
-        self, valid: _Valid, time: IntArray, quiet: BoolArray | None
+        self, valid: _Valid, last: BoolArray, quiet: BoolArray | None
     ) -> dict[int, PassedBy]:
         """Return which rows passed references by, of the places that have some, or came from some.
 
         Args:
             valid: The rows.
-            time: Each model's time before them, ns.
+            last: (k,) whether each model's row before them did.
             quiet: (n,) which are of quiet times; None: none is.
         """
-        times, found = self._work.quiet, dict[int, PassedBy]()
-        if times is None or valid.stamps is None:
-            return found
-        none = np.zeros(len(valid.rows), np.bool_)
-        for place, (model, own) in enumerate(valid.each()):
-            last = bool(times.is_quiet(self._models.keys[model], time[place : place + 1])[0])
-            rows = (none if quiet is None else quiet)[own]
-            if last or rows.any():
-                found[place] = PassedBy(rows, last)
-        return found
+        if quiet is None and not last.any():
+            return {}
+        passed = np.zeros(len(valid.rows), np.bool_) if quiet is None else quiet
+        return {
+            place: PassedBy(passed[own], bool(last[place]))
+            for place, (_, own) in enumerate(valid.each())
+            if last[place] or passed[own].any()
+        }
 
     @property
     def _scores(self) -> Scores:

@@ -186,7 +186,7 @@ int embed_rows(const reference_settings *settings, reference_state *state, const
       for (int64_t l = 0; l < lags - 1; l++) copy(row_of(&state->rows, first + l), to, width);
     int64_t before = n > 0 ? times[n - 1] : state->times.at[NEWEST_TIME];
     int64_t since = state->counts.at[SEEN] + n - state->counts.at[BEGAN];
-    int follows_none = n == 0 && isnan(state->previous.at[0]);
+    int follows_none = n == 0 && !isfinite(state->previous.at[0]);
     state->fresh.at[first + n] =
         (uint8_t)(follows_none || ends_gap(settings, state, since, before, times[n]));
     follow_means(state, lags, first + n);

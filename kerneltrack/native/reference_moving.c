@@ -675,7 +675,7 @@ static int64_t place_row(const reference_settings *settings, reference_state *st
   if (row == 0)
     for (int64_t l = 0; l < settings->lags - 1; l++) copy(row_of(&state->rows, place + l), to, width);
   int64_t since = row - state->counts.at[BEGAN], newest = state->times.at[NEWEST_TIME];
-  int follows_none = isnan(state->previous.at[0]);
+  int follows_none = !isfinite(state->previous.at[0]);
   state->fresh.at[place] = (uint8_t)(follows_none || ends_gap(settings, state, since, newest, time));
   return mode;
 }

@@ -111,6 +111,27 @@ def test_it_gives_the_bytes_of_the_file_job(
     assert main(["devices", *live.place, "--topic", f"local-{form}-devices"]) == 0
 
 
+def test_quiet_times_arrive(
+    cluster: LocalCluster,
+    recording: Recording,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    quiet, devices = tmp_path / "quiet.csv", "local-quiet-devices"
+    quiet.write_text("device,from,to,why\n*,1970-01-01,2200-01-01,never judged\n")
+    live = Live(cluster, "local-quiet", "json")
+    live.make_topic(1)
+
+    def states() -> list[str]:
+        capsys.readouterr()
+        assert main(["devices", *live.place, "--topic", devices, "--json"]) == 0
+        return [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()]
+
+    with running(live, *REFERENCE, "--devices-topic", devices, "--quiet", str(quiet)):
+        live.send(recording.files[0], 20)
+        wait_for("quiet devices", lambda: set(states()) == {"quiet"})
+
+
 def check_kills(kills: int, live: Live, recording: Recording, folder: Path, *flags: str) -> None:
     """Kill a job again and again while rows come: nothing is lost, twice or different."""
     live.make_topic(3)

@@ -18,7 +18,9 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.run import run_rows
+from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
+from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.monitor.reference.state import (
@@ -290,3 +292,33 @@ def test_a_mode_is_one_of_the_channels_and_not_the_only_one() -> None:
     for channels in (["u", "v"], ["state"]):
         with pytest.raises(ConfigError, match="mode"):
             spec.placed(channels)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    cuts=st.lists(st.integers(0, 2500), max_size=12),
+    spans=st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 400)), min_size=1, max_size=4),
+)
+def test_lines_of_a_device_with_modes_and_quiet_times_depend_on_no_cut(
+    seed: int, cuts: list[int], spans: list[tuple[int, int]]
+) -> None:
+    rows, times = made(seed, 2500), clock(2500)
+    rows[1900:1960, 0] += 40
+    entries = [(int(times[0]) + at * 10 * MINUTE, many * 10 * MINUTE) for at, many in spans]
+    quiet = QuietTimes(tuple(QuietTime("m", None, at, at + span, "") for at, span in entries))
+    asked = dataclasses.replace(SPEC, false_alarms=100)
+    work = Work(spec=kt.OKFEBSpec(), reference=asked, devices=True, quiet=quiet)
+
+    def lines(places: list[int]) -> tuple[list[str], bytes]:
+        model, found = begin(work, "m", rows[:256]), []
+        for piece, part in zip(np.split(rows, places), np.split(times, places), strict=True):
+            model, came = run_rows(work, "m", model, piece, part, float(times[-1]))
+            found += [repr(line) for line in came.devices.get(0, [])]
+        return found, encode(work, "m", model)
+
+    whole = lines([])
+    assert lines(sorted(cuts)) == whole
+    passed = quiet.is_quiet("m", times)
+    if not any("Episode" in line for line in whole[0]):
+        assert any("state='quiet'" in line for line in whole[0]) == bool(passed.any())

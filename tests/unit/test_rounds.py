@@ -20,6 +20,7 @@ from kerneltrack.fleet.run import run_models, run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.fleet.windows import SLIDING, MeasuredWindows
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.quiet import ALL, QuietTime, QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.trackers import (
     CovarianceSpec,
@@ -45,6 +46,13 @@ STORES_ROWS = ("okfeb", "okfe", "covariance", "halflife", "oana")
 ON_A_BUDGET = ("okfeb", "covariance")
 REFERENCE = ReferenceSpec(rows=256, lags=2, rank=3, budget=6, false_alarms=1e-2)
 WINDOWS = MeasuredWindows(size=40 * SECOND, period=15 * SECOND, kind=SLIDING, most_rows=30)
+QUIET = QuietTimes(
+    (
+        QuietTime(ALL, None, 60 * SECOND, 95 * SECOND, ""),
+        QuietTime("m1", None, 400 * SECOND, 403 * SECOND, ""),
+        QuietTime(ALL, None, 700 * SECOND, 1000 * SECOND, ""),
+    )
+)
 COMPANIONS: dict[str, dict[str, Any]] = {
     "alone": {},
     "windows": {"measure": WINDOWS},
@@ -56,6 +64,7 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "accepts": {"reference": dataclasses.replace(REFERENCE, accept_after=128)},
     "until": {"reference": dataclasses.replace(REFERENCE, until="1970-01-01T00:09:50")},
     "devices": {"reference": REFERENCE, "devices": True},
+    "quiet": {"reference": REFERENCE, "devices": True, "quiet": QUIET},
     "all": {
         "measure": WINDOWS,
         "drift": DriftSpec(),

@@ -242,7 +242,7 @@ class TrackFn(KeyedFn):
             log.put_model(pack(self._work, after))
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
-            yield from self._tell(key, after, [known_of(self._work, key, after)])
+            yield from self._tell(key, after, [known_of(self._work, after)])
         log.put_clock(now)
 
         def anew(learners: Learners, _: Any) -> Came:
@@ -544,7 +544,7 @@ class TrackFn(KeyedFn):
     def _tell_known(self, key: str, model: Model | None, gone: bool = False) -> Iterator[Any]:
         """Say what is known of a device that comes back, after its last row; or that it is gone."""
         if self._work.devices and model is not None:
-            known = known_of(self._work, key, model)
+            known = known_of(self._work, model)
             yield from self._tell(
                 key, model, [Device(GONE, known.rows, known.time) if gone else known]
             )
@@ -553,7 +553,7 @@ class TrackFn(KeyedFn):
         """Say that a model begins with the first of these rows."""
         if self._work.devices:
             time = int(ready.column("time")[0]) if ready.has("time") else None
-            yield from self._tell(key, model, [new_device(self._work, key, model, time)])
+            yield from self._tell(key, model, [new_device(self._work, model, time)])
 
 
 def _no_rows(width: int) -> Chunk:

@@ -39,6 +39,7 @@ from .state import from_arrays as from_arrays
 from .state import init as init
 from .state import layout as layout
 from .state import next_places as next_places
+from .state import passed_last as passed_last
 from .state import ready as ready
 from .state import restarted as restarted
 from .state import storable as storable

@@ -39,6 +39,7 @@ from kerneltrack.monitor.reference.state import (
     MODE_UNPLACED,
     OPENED,
     PAD,
+    PASSED_BY,
     SEEN,
     ReferenceState,
     Tables,
@@ -47,6 +48,7 @@ from kerneltrack.monitor.reference.state import (
     init,
     layout,
     next_places,
+    passed_last,
     storable,
 )
 from kerneltrack.native.binding import address, call, packed
@@ -438,7 +440,12 @@ def pass_by(
     counts = columns["counts"][models]
     count_passed(counts, rows)
     columns["counts"][models] = counts
-    columns["previous"][models] = np.nan
+    columns["previous"][models] = PASSED_BY
+
+
+def passed_last_each(spec: ReferenceSpec, width: int, blocks: BlockParts) -> BoolArray:
+    """Return whose newest row passed by, (m,)."""
+    return passed_last(parts_of(spec, width).moving.column(blocks.moving, "previous"))
 
 
 def counts_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> IntArray:

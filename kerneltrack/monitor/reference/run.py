@@ -20,6 +20,7 @@ from kerneltrack.monitor.reference.episodes import (
 from kerneltrack.monitor.reference.spec import DAY, GATED, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
     BEGAN,
+    PASSED_BY,
     SEEN,
     ReferenceState,
     Tables,
@@ -191,7 +192,7 @@ def pass_by(state: ReferenceState, rows: int) -> ReferenceState:
     """Return a reference that so many rows passed by; see `block.pass_by`."""
     tables = copied(state.tables)
     count_passed(tables.counts, rows)
-    tables.previous[...] = np.nan
+    tables.previous[...] = PASSED_BY
     return state._replace(tables=tables)
 
 

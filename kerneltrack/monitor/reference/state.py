@@ -66,6 +66,8 @@ MODE_ROWS, MODE_FIRST, MODE_LEARNED, MODE_WAITING, MODE_SORTED, MODE_MADE, MODE_
 MODE_NOW, MODE_UNPLACED = range(2)
 """Places in the last row of `modes`."""
 NO_MODE_YET = -2
+PASSED_BY = math.inf
+"""What `previous` is after rows that were not compared, such as those of a quiet time."""
 MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
 
@@ -117,7 +119,8 @@ class Tables(NamedTuple):
         peaks: (64,) heights of the highest excursions of S that were no episodes, falling.
         blame: (D,) the channels' shares in the excursion of S, summed up.
         stuck: (D,) the surprises that they were stuck, summed up likewise.
-        previous: (D,) the newest row, scaled.
+        previous: (D,) the newest row, scaled; NaN if the next one follows none, `PASSED_BY` if it
+            follows rows that passed the reference by.
         recent: (41,) scores of the last rows, each at its index modulo 41; NaN where there is none.
         runs: (D,) rows that repeat the one before, up to the newest.
         longest: (D,) the longest of these runs before the first calibration.
@@ -363,6 +366,12 @@ def restarted(state: ReferenceState) -> ReferenceState:
     memory = tables.memory[0]
     memory[...] = tables.mean[len(tables.mean) - len(memory) :]
     return ReferenceState(tables, state.kernel)
+
+
+def passed_last(previous: FloatArray) -> BoolArray:
+    """Return whether the newest row passed the reference by, (...); `previous`: (..., D)."""
+    passed: BoolArray = previous[..., 0] == PASSED_BY
+    return passed
 
 
 def count_passed(counts: IntArray, rows: IntArray | int) -> None:
