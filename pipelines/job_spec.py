@@ -44,6 +44,7 @@ from pipelines.cli.setting_flags import FlagsOf
 from transforms import outputs
 from transforms.failures import Failures
 from transforms.keyed.expiry import Expiry
+from transforms.keyed.silence import SilentAfter
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.plan import LearnLabels
 from transforms.outputs import Asked, schemas
@@ -414,6 +415,9 @@ def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None
         learner = None
         if job.learner is not None:
             learner = LearnLabels(job.learner, job.late, job.metrics_window, bounded)
+        silent_after = None
+        if job.silent_after is not None and not bounded:
+            silent_after = SilentAfter.of(job.silent_after)
         return TrackSubspace(
             job.spec,
             job.order,
@@ -424,6 +428,7 @@ def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None
             reference=job.reference,
             given=job.given,
             quiet=job.quiet,
+            silent_after=silent_after,
             snapshot_every=job.snapshot_every,
             warm=job.start or job.before,
             expiry=expiry,

@@ -61,6 +61,7 @@ class Device(NamedTuple):
         since_time: That row's time, ns.
         episodes: How many episodes there were, the open one among them.
         episode: The one that is open, or has just ended; None if there is none.
+        silent: Whether it is off since it sends nothing.
     """
 
     state: str
@@ -70,6 +71,7 @@ class Device(NamedTuple):
     since_time: int | None = None
     episodes: int = 0
     episode: Episode | None = None
+    silent: bool = False
 
     def moved(self, rows: int) -> Device:
         """Return the line with so many rows added to every index."""
@@ -120,6 +122,15 @@ def known_of(work: Work, model: Model) -> Device:
     since_time = None if model.time is None else still.times[0]
     within = _state_within(still)
     return state._replace(state=within, since=still.start, since_time=since_time, episode=still)
+
+
+def silent_of(known: Device) -> Device:
+    """Return the line of a device that sends nothing: off since its last row, if not before."""
+    if known.state == OFF:
+        return known
+    return known._replace(
+        state=OFF, since=known.rows - 1, since_time=known.time, episode=None, silent=True
+    )
 
 
 def changes(

@@ -8,6 +8,7 @@ twenty rows has none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,8 +70,21 @@ def own_time(gaps: IntArray) -> int:
     if len(gaps) + 1 < FEWEST_ROWS:
         return NEVER
     longest = np.partition(gaps, len(gaps) - LONGEST)[-LONGEST:]
-    usual = (int(gaps.sum()) - int(longest.sum())) // (len(gaps) - LONGEST)
-    return max(TIMES_LONGEST * int(longest.min()), TIMES_USUAL * usual)
+    return own_time_of(len(gaps), int(gaps.sum()), longest.tolist())
+
+
+def own_time_of(gaps: int, total: int, longest: Sequence[int]) -> int:
+    """Return a device's own allowed time, ns, as of `own_time`.
+
+    Args:
+        gaps: How many times between rows there are.
+        total: Their sum, ns.
+        longest: The `LONGEST` longest of them, ns, in any order.
+    """
+    if gaps + 1 < FEWEST_ROWS:
+        return NEVER
+    usual = (total - sum(longest)) // (gaps - LONGEST)
+    return max(TIMES_LONGEST * min(longest), TIMES_USUAL * usual)
 
 
 def silences_of(models: IntArray, times: IntArray, allowed: int | None) -> list[Silence]:

@@ -232,13 +232,19 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
     )
     PERIODS.add_flags(group)
     add_quiet_flag(group)
+    add_silent_flag(
+        group, "Find devices without a row for longer than this, within the input and at its end."
+    )
+
+
+def add_silent_flag(group: Any, about: str) -> None:
+    """Add the flag of silent devices to a group; `about`: what it does, as a sentence."""
     group.add_argument(
         "--silent-after",
         default=None,
         metavar="DURATION|auto",
-        help="Find devices without a row for longer than this, within the input and at its end. "
-        '"auto" takes twice the third longest time between a device\'s rows, and at least twenty '
-        "usual ones. [default: none]",
+        help=f'{about} "auto" takes twice the third longest time between a device\'s rows, and at '
+        "least twenty usual ones. [default: none]",
     )
 
 

@@ -90,6 +90,11 @@ def add_flags(parser: Parser) -> None:
     )
     others = set(settings_of(Order)) - {"idle_flush"}
     job_flags.ORDER.add(silent, {"idle_flush": about}, *others)
+    spec_options.add_silent_flag(
+        silent,
+        "Report devices as off, of kind silent, that have sent nothing for longer than this, by "
+        "the clock of the machine. Needs --reference.",
+    )
     silent.add_argument(
         "--expire-after",
         **job_flags.SECONDS,

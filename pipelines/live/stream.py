@@ -118,6 +118,7 @@ def live_job(args: argparse.Namespace, columns: Columns) -> tuple[Job, str | Non
     job = job_from_flags(args, columns, order, "--labels-topic")
     if job.reference is None:
         refuse_without(args, "devices_topic", ["reference"])
+        refuse_without(args, "silent_after", ["reference"])
     if job.quiet is not None:
         job.quiet.check_devices(FLAG)
     if job.before is None:

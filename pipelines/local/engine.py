@@ -127,6 +127,9 @@ class Engine:
         self._look_for_partitions()
         self._say_what_is_gone()
         self._assign()
+        if self._steps.stand_again(time.time()):
+            # Bundles that run again find the timers as they are now.
+            self.checkpoint()
 
     def _committed(self) -> int | None:
         """Return the number of the last bundle that Kafka has the outputs of; None without any."""

@@ -12,7 +12,7 @@ from kerneltrack.errors import DataError
 from transforms.track.keyed_fn import Timers
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, MemoryCell
 
-IDLE, SILENT = "idle", "silent"
+IDLE, SILENT, UNHEARD = "idle", "silent", "unheard"
 """Timers of this machine's clock, as `Timers` calls them."""
 
 
@@ -67,7 +67,7 @@ class Models:
 
     def timers(self, key: str) -> Timers:
         """Return a model's timers. The input does not end: nothing waits for that."""
-        return Timers(_Never(), _Timer(self, key, IDLE), _Timer(self, key, SILENT))
+        return Timers(_Never(), *(_Timer(self, key, name) for name in (IDLE, SILENT, UNHEARD)))
 
     def set_timer(self, key: str, name: str, at: float | None) -> None:
         """Set a timer, or clear it."""
@@ -77,6 +77,10 @@ class Models:
             return
         self._due[key, name] = at
         heapq.heappush(self._queue, Due(at, key, name))
+
+    def waiting_for(self, name: str) -> list[str]:
+        """Return the models that have set a timer, in order of their IDs."""
+        return sorted(key for key, of in self._due if of == name)
 
     def next_due(self) -> float | None:
         """Return when the next timer fires."""
@@ -106,7 +110,7 @@ class Models:
         if not (log or buffer or kept):
             del self._cells[key]
             return None
-        own = ((name, self._due.get((key, name))) for name in (IDLE, SILENT))
+        own = ((name, self._due.get((key, name))) for name in (IDLE, SILENT, UNHEARD))
         timers = {name: at for name, at in own if at is not None}
         return msgspec.msgpack.encode(_State(log, buffer, kept, timers))
 

@@ -16,7 +16,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines.job_spec import Job, transform_of
 from pipelines.live.pipeline import LiveEnds, encoder_of
-from pipelines.local.models import IDLE, Models
+from pipelines.local.models import IDLE, SILENT, UNHEARD, Models
 from transforms.kafka.commands import Commands
 from transforms.kafka.device_states import DeviceStatesFn
 from transforms.kafka.fetch import FetchFn
@@ -101,6 +101,18 @@ class LocalSteps:
         for fetch in self._fetch.values():
             fetch.teardown()
 
+    def stand_again(self, now: float) -> bool:
+        """Measure silences of devices from now on: what came while the job stood is read first.
+
+        Returns:
+            Whether timers of models have changed.
+        """
+        waiting = self._models.waiting_for(UNHEARD)
+        with standing_at(now):
+            for key in waiting:
+                self._step.wait_anew(self._models.cells(key), self._models.timers(key))
+        return bool(waiting)
+
     def run(self, messages: Iterable[Incoming], now: float) -> list[Sent]:
         """Run a bundle, and return what it sends.
 
@@ -128,9 +140,10 @@ class LocalSteps:
     def _ran(self, messages: Iterable[Incoming], now: float) -> Iterator[Any]:
         """Yield what comes of a bundle: the outputs of the keyed step, and dead letters."""
         step, models = self._step, self._models
+        fires = {IDLE: step.fall_silent, SILENT: step.expire, UNHEARD: step.miss}
         step.start_bundle()
         for due in list(models.fire(now)):
-            fire = step.fall_silent if due.name == IDLE else step.expire
+            fire = fires[due.name]
             key = due.key
             yield from fire(key, models.cells(key), models.timers(key), Timestamp.of(due.at))
         for item in self._elements(sorted(messages, key=lambda message: message[:3])):

@@ -14,7 +14,7 @@ import pytest
 
 from pipelines.cli.main import main
 from pipelines.topics.admin import Topics
-from tests.e2e.clusters import PATIENCE, LocalCluster
+from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import command, environment, features_of, table_of, track
 from tests.e2e.kills import Killer
 from tests.e2e.live import CHANNELS, COLUMNS, SPECS, Live, Recording, assert_same_bits, record
@@ -195,3 +195,24 @@ def test_history_then_live_is_one_job(
     assert_same_bits(episodes, expected, EPISODE)
     before = wanted.filter(pa.compute.less(wanted["index"], HISTORY))
     assert_same_bits(features_of(history).sort_by(order), before, ("loss", "z", *SCORES))
+
+
+def test_devices_that_send_nothing_are_off_on_flink_too(
+    cluster: LocalCluster, recording: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices, live = "silent-on-flink", Live(cluster, "silent-flink", "json")
+    live.make_topic(2)
+    names = set(pq.read_table(recording.portions[0]).column("model_id").to_pylist())
+
+    def silent() -> set[str]:
+        capsys.readouterr()
+        assert main(["devices", *live.place, "--topic", devices, "--json"]) == 0
+        lines = map(json.loads, capsys.readouterr().out.splitlines())
+        return {line["model_id"] for line in lines if line["kind"] == "silent"}
+
+    with live.running(*REFERENCE, "--devices-topic", devices, "--silent-after", "5s"):
+        live.send(recording.portions[0], 20)
+        wait_for("silent devices", lambda: silent() == names)
+        live.send(recording.portions[1], 20)
+        wait_for("their rows", lambda: not silent())
+        wait_for("silent devices", lambda: silent() == names)

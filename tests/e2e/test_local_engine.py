@@ -15,6 +15,7 @@ from typing import Any
 
 import confluent_kafka
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.main import main
@@ -130,6 +131,36 @@ def test_quiet_times_arrive(
     with running(live, *REFERENCE, "--devices-topic", devices, "--quiet", str(quiet)):
         live.send(recording.files[0], 20)
         wait_for("quiet devices", lambda: set(states()) == {"quiet"})
+
+
+def test_devices_that_send_nothing_are_off_until_their_next_row(
+    cluster: LocalCluster,
+    recording: Recording,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    devices, live = "local-silent-devices", Live(cluster, "local-silent", "json")
+    live.make_topic(2)
+    names = set(pq.read_table(recording.files[0]).column("model_id").to_pylist())
+
+    def silent() -> set[str]:
+        capsys.readouterr()
+        assert main(["devices", *live.place, "--topic", devices, "--json"]) == 0
+        lines = map(json.loads, capsys.readouterr().out.splitlines())
+        return {line["model_id"] for line in lines if line["kind"] == "silent"}
+
+    flags = (*REFERENCE, "--devices-topic", devices, "--silent-after", "3s")
+    with running(live, *flags):
+        live.send(recording.portions[0], 20)
+        wait_for("silent devices", lambda: names <= silent())
+    with running(live, *flags, "--resume", "latest"):
+        assert names <= silent()
+        live.send(recording.portions[1], 20)
+        wait_for("their rows", lambda: not silent())
+        wait_for("silent devices", lambda: names <= silent())
+    lines = committed(live, "local-silent-out-episodes")
+    found = Counter(line["state"] for line in lines if line["kind"] == "silent")
+    assert found["open"] == 2 * found["closed"] >= 2 * len(names)
 
 
 def check_kills(kills: int, live: Live, recording: Recording, folder: Path, *flags: str) -> None:

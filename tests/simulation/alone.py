@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.fleet.begin import begin
-from kerneltrack.fleet.devices import GONE, Device, known_of, new_device
+from kerneltrack.fleet.devices import GONE, OFF, Device, known_of, new_device
 from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
@@ -27,6 +27,7 @@ from kerneltrack.fleet.states import encode
 from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.time_units import day_of, nanoseconds
 from tests.simulation.beam import Output, named
+from tests.unit.test_rounds import WIDTH
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
 from transforms.keyed.commands import Command
@@ -36,7 +37,7 @@ from transforms.learn.learner import decode as learning_of
 from transforms.learn.learner import encode_snapshot
 from transforms.learn.learners import Learners, outputs_of
 from transforms.learn.plan import Plan
-from transforms.outputs import DEVICES, FAILURES, FEATURES, LATE, SNAPSHOTS
+from transforms.outputs import DEVICES, EPISODES, FAILURES, FEATURES, LATE, SNAPSHOTS
 from transforms.track.devices import device_chunk
 from transforms.track.emit import Ran, emit
 from transforms.track.merge import merge_times
@@ -55,12 +56,14 @@ class Asked(NamedTuple):
         order: How they are put in order; its `idle_flush` is the job's.
         plan: What learners do; None: there are none.
         expire: Seconds of silence after which a model expires.
+        silent: Seconds without rows after which a device is silent.
     """
 
     work: Work
     order: Order
     plan: Plan | None
     expire: float | None
+    silent: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +110,8 @@ class Alone:
         self.out: list[Output] = []
         self.expired = False
         self.seen = 0.0
+        self.heard: float | None = None
+        self.missing: tuple[int, int | None] | None = None
         self._refusals = Refusals(asked.work, asked.order)
         self._came = itertools.count()
         self._standing, self._flushed = Standing(), -math.inf
@@ -139,6 +144,13 @@ class Alone:
     def take(self, chunk: Chunk, now: float) -> None:
         """Take rows of one source."""
         self._visit(now)
+        if self.asked.silent is not None:
+            self.heard = now
+        if self.missing is not None:
+            self._note_silence("closed", self.missing[0], int(chunk.column("time")[0]))
+            self.missing = None
+            if self._model is not None:
+                self._tell([known_of(self.asked.work, self._model)])
         if not self._begun and self._model is not None:
             self._tell([known_of(self.asked.work, self._model)])
         self._begun = True
@@ -172,7 +184,8 @@ class Alone:
                 self._tell([Device(GONE, rows, known.time)], known)
         else:
             self._model = take_over(work, self.key, command.tracker, self.key, known, rows)
-            self._tell([known_of(work, self._model)])
+            if self.missing is None:
+                self._tell([known_of(work, self._model)])
         if self._learners is not None:
             self._learners.begin_anew(0, command.learner)
             self._said()
@@ -202,12 +215,58 @@ class Alone:
         if self._model is not None and self._begun:
             self._keep(SNAPSHOTS, (self.key, encode(self.asked.work, self.key, self._model)))
             rows, time = self._model.rows, self._model.time
-            self._tell([Device(GONE, rows, time)])
+            if self.missing is None:
+                self._tell([Device(GONE, rows, time)])
         if self._learners is not None and self._touched:
             now_learned = self._learners.now[0]
             if now_learned.state is not None:
                 data = encode_snapshot(self._plan.spec, self.key, now_learned, final=False)
                 self._keep(SNAPSHOTS, (self.key, data))
+
+    def unheard(self, now: float, due: float) -> None:
+        """Be silent, if no row has come for long."""
+        span = self.asked.silent
+        if span is None or self.heard is None or not self.speaks:
+            return
+        if now - self.heard < span - EARLY or now - due > span or self._model is None:
+            return
+        self._advance()
+        rows, time = self._model.rows, self._model.time
+        self.missing = rows, time
+        noticed = None if time is None else time + nanoseconds(span)
+        self._note_silence("open", rows - 1, noticed)
+        known = known_of(self.asked.work, self._model)
+        if known.state != OFF:
+            known = Device(OFF, rows, time, rows - 1, time, known.episodes, silent=True)
+        self._tell([known])
+
+    @property
+    def speaks(self) -> bool:
+        """Whether its model has new_device, rows have come, and it is not silent."""
+        shown = self._model is not None and self._begun and self.heard is not None
+        return shown and self.missing is None
+
+    def _note_silence(self, state: str, index: int, time: int | None) -> None:
+        if self.missing is None:
+            raise ValueError("it is not silent")
+        rows, since = self.missing
+        line = {
+            "index": index,
+            "time": time,
+            "episode": None,
+            "state": state,
+            "kind": "silent",
+            "severity": None,
+            "p": None,
+            "start_index": rows - 1,
+            "start": since,
+            "detected_index": rows - 1,
+            "detected": since,
+            "last_index": rows - 1,
+            "last": since,
+            "shares": [0.0] * WIDTH,
+        }
+        self._keep(EPISODES, (self.key, Chunk(pa.RecordBatch.from_pylist([line]))))
 
     visited = False
     _touched = False
@@ -217,7 +276,7 @@ class Alone:
         self.visited = True
         if self.expired:
             self.expired = False
-            if self._model is not None and self._begun:
+            if self._model is not None and self._begun and self.missing is None:
                 self._tell([known_of(self.asked.work, self._model)])
         if self.asked.order.idle_flush is not None or self.asked.expire is not None:
             self.seen = now

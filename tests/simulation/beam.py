@@ -22,7 +22,7 @@ from transforms.keyed import expiry
 from transforms.outputs import FEATURES
 from transforms.track.log import BUFFER, KEPT, LOG
 
-IDLE, SILENT, END = "idle", "silent", "end"
+IDLE, SILENT, UNHEARD, END = "idle", "silent", "unheard", "end"
 Cell: TypeAlias = tuple[tuple[bytes, Any], ...]
 """What a bag holds: bytes, and the object that they were made of."""
 CODERS = {spec.name: spec.coder for spec in (LOG, BUFFER, KEPT)}
@@ -148,6 +148,7 @@ class Worker:
 
     def __init__(self, step: Any, cached: bool) -> None:
         self._step, self._cached = step, cached
+        self._listens = hasattr(step, "at_absence")
 
     def run(
         self, state: State, items: Iterable[Item], dies_at: int | None
@@ -185,6 +186,8 @@ class Worker:
                     keep(self._fire(item, cells, timers_of))
                 else:
                     timers = timers_of(item[0], END, IDLE, SILENT)
+                    if self._listens:
+                        timers |= timers_of(item[0], UNHEARD)
                     keep(self._step.process(item, **cells, **timers, timestamp=MIN_TIMESTAMP))
             keep(self._step.finish_bundle())
         for at, bag in bags.items():
@@ -200,6 +203,8 @@ class Worker:
             return iter(self._step.at_end(key, **cells))
         if name == IDLE:
             return iter(self._step.at_idle(key, **cells, **timers_of(key, IDLE), due=stamp))
+        if name == UNHEARD:
+            return iter(self._step.at_absence(key, **cells, **timers_of(key, UNHEARD), due=stamp))
         timers = timers_of(key, END, SILENT)
         return iter(self._step.at_silence(key, **cells, **timers, due=stamp))
 

@@ -111,6 +111,7 @@ class Setup:
         sequenced: Whether rows have a sequence.
         idle: `Order.idle_flush`.
         expire: `Expiry.after`.
+        silent: `SilentAfter.after`; None: no silent devices are asked for.
         overlap: Whether rows that snapshots have learned are left out rather than refused.
         cached: Whether state comes back as the objects that were written, as of Beam's cache.
         limits: Constants of the step that are smaller than usual, by module and name.
@@ -129,6 +130,7 @@ class Setup:
     sequenced: bool = False
     idle: float | None = None
     expire: float | None = None
+    silent: float | None = None
     overlap: bool = False
     cached: bool = True
     limits: tuple[tuple[str, str, int], ...] = ()
@@ -170,10 +172,11 @@ def _setup(rng: np.random.Generator, seed: int) -> Setup:
     learner, disorder = of(*LEARNERS), of(0.0, 1.5, 4.0, 4.0, 10.0)
     limits = [(module, name, of(*values)) for module, name, values in LIMITS if rng.random() < 0.25]
     idle = of(None, 2.0)
+    companion = of(*["alone"] * 8, *COMPANIONS)
     return Setup(
         seed=seed,
         tracker=of("okfeb", "okfeb", "okfeb", *TRACKERS),
-        companion=of(*["alone"] * 8, *COMPANIONS),
+        companion=companion,
         learner=learner,
         wait=of(None, (6.0, 30), (25.0, 1000)) if learner else None,
         metrics=of(None, 7.0),
@@ -184,6 +187,7 @@ def _setup(rng: np.random.Generator, seed: int) -> Setup:
         sequenced=bool(rng.random() < 0.3),
         idle=idle,
         expire=of(None, 9.0),
+        silent=of(None, 5.0, 20.0) if "reference" in COMPANIONS[companion] else None,
         overlap=bool(rng.random() < 0.3),
         cached=bool(rng.random() < 0.7),
         limits=tuple(limits),

@@ -105,6 +105,20 @@ MUTATIONS = (
         {"expire": 9.0},
     ),
     Mutation(
+        "the timer of devices that send nothing is forgotten",
+        f"{_STEP}._listen",
+        "due = set_within(timers.unheard, due, now, span)",
+        "due = now + span",
+        {"companion": "devices", "silent": 5.0},
+    ),
+    Mutation(
+        "a device that was silent is not told of with its next row",
+        f"{_STEP}._speaks",
+        "log.put_heard(log.heard._replace(rows=-1, since=NO_TIME))",
+        "pass",
+        {"companion": "devices", "silent": 5.0},
+    ),
+    Mutation(
         "a timer that fires too early is not set anew",
         "transforms.keyed.timers:in_time",
         "timer.set(Timestamp.of(now + span if silent else min(seen, now) + span))",

@@ -25,6 +25,8 @@ from tests.simulation.beam import (
     CODERS,
     END,
     IDLE,
+    SILENT,
+    UNHEARD,
     Clock,
     Died,
     Fired,
@@ -52,11 +54,12 @@ from tests.unit.test_rounds import work_of
 from transforms.chunks import Chunk
 from transforms.keyed import commands, timers
 from transforms.keyed.expiry import Expiry
+from transforms.keyed.silence import SilentAfter
 from transforms.learn.inputs import narrow_labels
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.plan import LearnLabels
 from transforms.outputs import FAILURES, LATE, LOST_LABELS, SNAPSHOTS
-from transforms.track import keyed_fn
+from transforms.track import keyed_fn, step
 from transforms.track.keyed_fn import with_timers
 from transforms.track.log import MOST_ENTRIES
 from transforms.track.order import Order
@@ -166,13 +169,15 @@ class Simulation:
             hold_for=None if hold is None else hold / NANOSECONDS["s"],
         )
         expire = None if setup.expire is None else setup.expire * patience
-        return Asked(self.work, order, plan, expire)
+        silent = None if setup.silent is None else setup.silent * patience
+        return Asked(self.work, order, plan, expire, silent)
 
     def _new_worker(self) -> Worker:
         asked = self.asked(self._patience)
-        step = with_timers(TrackFn, "simulated", live=True)
+        silent = None if asked.silent is None else SilentAfter(asked.silent)
+        made = with_timers(TrackFn, "simulated", live=True, listens=silent is not None)
         expiry = Expiry(f"{self._folder}/idle", asked.expire)
-        fn = step(asked.work, asked.order, self._warm, expiry, asked.plan)
+        fn = made(asked.work, asked.order, self._warm, expiry, asked.plan, silent)
         return Worker(fn, self._setup.cached)
 
     # ---- what happens ----
@@ -180,7 +185,7 @@ class Simulation:
     def run(self, actions: Sequence[Action]) -> None:
         """Let all happen, and look at what came out."""
         with ExitStack() as stack:
-            for module in (timers, keyed_fn):
+            for module in (timers, keyed_fn, step):
                 stack.enter_context(patch.object(module, "wall_clock", self._clock.time))
             for module_name, name, value in self._setup.limits:
                 module_now = importlib.import_module(module_name)
@@ -248,7 +253,8 @@ class Simulation:
                 self._state.cells.get((key, name), ()) for name in ("log", "buffer", "kept")
             )
             expired = [data for data, _ in log if data[:1] == b"e"]
-            if expired and (len(log) > 1 or buffer or kept):
+            more = [data for data, _ in log if data[:1] not in (b"e", b"h")]
+            if expired and (more or buffer or kept):
                 raise Wrong(f"{key}: more is kept of a model that has expired than its file's name")
             if len(log) > MOST_ENTRIES + 8:
                 raise Wrong(f"{key}: a log of {len(log)} entries")
@@ -485,7 +491,8 @@ def _give(device: Alone, asked: Asked, what: Chunk | commands.Command | Fired, n
     elif what.name == END:
         device.end()
     else:
-        (device.idle if what.name == IDLE else device.silent)(now, what.due)
+        took = {IDLE: device.idle, SILENT: device.silent, UNHEARD: device.unheard}
+        took[what.name](now, what.due)
 
 
 def _check_silence(line: Silence, asked: Asked, devices: dict[str, Alone]) -> None:
@@ -494,6 +501,8 @@ def _check_silence(line: Silence, asked: Asked, devices: dict[str, Alone]) -> No
     for key, device in devices.items():
         if idle is not None and line.seconds > 3 * LONGEST * idle and device.idles:
             raise Wrong(f"{key}: rows wait after a silence of {line.seconds} s")
+        if asked.silent is not None and line.seconds > 3 * LONGEST * asked.silent and device.speaks:
+            raise Wrong(f"{key}: it is not silent after a silence of {line.seconds} s")
         if expire is not None and line.seconds > 3 * LONGEST * expire and not device.expired:
             raise Wrong(f"{key}: it has not expired after a silence of {line.seconds} s")
 

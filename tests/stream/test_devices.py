@@ -248,7 +248,8 @@ def one_by_one_but(rows: Rows, quiet: QuietTimes) -> list[Line]:
     lines, shown, many = [known("learning", 0, 0, (begun, begun), 0)], "learning", 0
     since_open = None
     for place, passes in enumerate(quiet.is_quiet("m", times).tolist()):
-        at, reported, p = int(times[place]), [], np.nan
+        reported: list[Episode] = []
+        at, p = int(times[place]), np.nan
         if passes:
             state = reference.pass_by(state, 1)
         else:

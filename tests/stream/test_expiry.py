@@ -33,6 +33,7 @@ from tests.stream.running import (
 from tests.stream.test_idle_flush import Timer, at
 from transforms.keyed import expiry as expiry_module
 from transforms.keyed.expiry import Expiry, KeptModel
+from transforms.keyed.silence import SilentAfter
 from transforms.learn.late_labels import LateLabels
 from transforms.track import log
 from transforms.track.keyed_fn import with_timers
@@ -55,17 +56,22 @@ class Tracking:
         reference: ReferenceSpec | None = None,
         devices: bool = False,
         quiet: QuietTimes | None = None,
+        silent_after: SilentAfter | None = None,
     ) -> None:
         work = Work(spec=SPEC, reference=reference, devices=devices, quiet=quiet)
-        step = with_timers(TrackFn, "end", live=True)
-        self.step: Any = step(work, order, None, Expiry(str(folder), 60))
+        step = with_timers(TrackFn, "end", live=True, listens=silent_after is not None)
+        expiry = Expiry(str(folder), 60)
+        self.step: Any = step(work, order, None, expiry, None, silent_after)
         self.cells = empty_cells()
-        self.end, self.idle, self.silent = Timer(), Timer(), Timer()
+        self.end, self.idle, self.silent, self.unheard = Timer(), Timer(), Timer(), Timer()
+        self.listens = silent_after is not None
         self.now = 1_000_000.0
         self.outcome = Outcome()
 
     def push(self, rows: Rows) -> None:
         timers = {"end": self.end, "idle": self.idle, "silent": self.silent}
+        if self.listens:
+            timers["unheard"] = self.unheard
         reported = {**self.cells, **timers, "timestamp": MIN_TIMESTAMP}
         with at(self.now):
             self._keep(self.step.process((KEY, rows.chunk()), **reported))
@@ -77,6 +83,14 @@ class Tracking:
         timers = {"end": self.end, "silent": self.silent, "due": due}
         with at(self.now):
             self._keep(self.step.at_silence(KEY, **self.cells, **timers))
+
+    def miss(self, late_by: float = 0.0) -> None:
+        due, self.unheard.due = self.unheard.due, None
+        assert due is not None
+        self.now = due + late_by
+        with at(self.now):
+            reported = {**self.cells, "unheard": self.unheard, "due": due}
+            self._keep(self.step.at_absence(KEY, **reported))
 
     def finish(self) -> Outcome:
         self._keep(self.step.at_end(KEY, **self.cells))

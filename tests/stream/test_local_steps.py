@@ -40,7 +40,7 @@ def flags(tmp: str) -> argparse.Namespace:
             *("--rank", "2", "--budget", "4", "--warmup", "8", "--learner", "ridge"),
             *("--reference", "first", "--reference-rows", "256", "--reference-per", "200 rows"),
             *("--devices-topic", "devices", "--drift", "--idle-flush", "20", "--max-disorder", "3"),
-            *("--snapshots", tmp, "--expire-after", "30"),
+            *("--snapshots", tmp, "--expire-after", "30", "--silent-after", "25s"),
         ]
     )[1]
     return args

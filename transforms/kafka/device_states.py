@@ -13,6 +13,7 @@ from kerneltrack.fleet.devices import GONE, named_shares
 from transforms.chunks import Chunk
 from transforms.kafka.encode import rows_of, to_json
 from transforms.kafka.gather import Outgoing
+from transforms.outputs import SILENT
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -47,5 +48,5 @@ class DeviceStatesFn(beam.DoFn):
     def _named(self, line: dict[str, Any]) -> dict[str, Any]:
         shares = line.pop("shares")
         if line["episode"] is None:
-            return {**line, "channels": None}
+            return {**line, "channels": [] if line["kind"] == SILENT else None}
         return {**line, "channels": named_shares(shares, self._channels)}

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kerneltrack.fleet.devices import Device
 from transforms.chunks import Chunk, matrix_column
+from transforms.outputs import SILENT
 
 
 def device_chunk(devices: Sequence[Device], width: int) -> Chunk:
@@ -38,7 +39,13 @@ def device_chunk(devices: Sequence[Device], width: int) -> Chunk:
         "since": pa.array([each.since_time for each in devices], pa.int64()),
         "episodes": pa.array([each.episodes for each in devices], pa.int64()),
         "episode": pa.array(of("number"), pa.int64()),
-        "kind": pa.array(of("kind"), pa.string()),
+        "kind": pa.array(
+            [
+                SILENT if each.silent else kind
+                for each, kind in zip(devices, of("kind"), strict=True)
+            ],
+            pa.string(),
+        ),
         "severity": pa.array(of("severity"), pa.float64()),
         "p": pa.array(of("peak"), pa.float64()),
         "start_index": pa.array(of("start"), pa.int64()),

@@ -50,11 +50,15 @@ Came: TypeAlias = Generator[Any, None, list[list[Chunk]]]
 
 
 class Timers(NamedTuple):
-    """A model's timers: at the end of the input; in live jobs also of its silence."""
+    """A model's timers: at the end of the input; in live jobs also of its silence.
+
+    Those of `idle_flush` (idle), of expiry (silent), and of devices that send nothing (unheard).
+    """
 
     end: Any
     idle: Any = None
     silent: Any = None
+    unheard: Any = None
 
 
 @dataclasses.dataclass
@@ -343,6 +347,10 @@ class KeyedFn(beam.DoFn, abc.ABC):
 
     # ---- silence ----
 
+    def miss(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
+        """Return that a device is silent, if it has sent nothing for too long."""
+        return iter(())
+
     def _watch(self, log: ModelLog, timers: Timers) -> None:
         """Note that the model has shown itself, and set the timers that are not set already."""
         if self._idle_flush is None and self._expire_after is None:
@@ -379,7 +387,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         log.expire(self._expiry.write(key, kept))
         log.commit()
         timers.end.clear()
-        yield from self.gone(key, kept)
+        yield from self.gone(key, kept, log)
         if self.plan is not None and kept.learner is not None:
             now = self.learner(key, kept.learner)
             if now.state is not None:
@@ -390,7 +398,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         """Return a model as a snapshot; None without a tracker, or before its first rows."""
         return None
 
-    def gone(self, key: str, kept: KeptModel) -> Iterator[Any]:
+    def gone(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
         """Return what a model that expires leaves, its learner apart."""
         return iter(())
 
@@ -441,15 +449,17 @@ def _placed(value: Any, timestamp: Any) -> WindowedValue:
     return WindowedValue(value, timestamp, (GlobalWindow(),))
 
 
-def with_timers(step: type[KeyedFn], timer: str, live: bool) -> Any:
+def with_timers(step: type[KeyedFn], timer: str, live: bool, listens: bool = False) -> Any:
     """Return a step with its timers under this name (see `timers`).
 
-    A `live` one also has timers of the worker's own time.
+    A `live` one also has timers of the worker's own time; one that `listens` has one more, of
+    devices that send nothing.
     """
     own: Any = step
     end_of_input = TimerSpec(timer, TimeDomain.WATERMARK)
     idleness = TimerSpec(f"{timer}_idle", TimeDomain.REAL_TIME)
     silence = TimerSpec(f"{timer}_silent", TimeDomain.REAL_TIME)
+    absence = TimerSpec(f"{timer}_unheard", TimeDomain.REAL_TIME)
 
     class _Fn(own):  # type: ignore[misc]
         """The stateful step of one transform."""
@@ -522,4 +532,39 @@ def with_timers(step: type[KeyedFn], timer: str, live: bool) -> Any:
             timers = Timers(end, None, silent)
             return self.expire(key, Cells(log, buffer, kept), timers, due)
 
+    class _ListeningFn(_LiveFn):
+        """The same with a timer of devices that send nothing."""
+
+        @with_input_types(tuple[str, Chunk])
+        @with_output_types(tuple[str, Chunk])
+        def process(  # type: ignore[override]  # noqa: PLR0913, PLR0917 - one for each cell
+            self,
+            element: tuple[str, Chunk],
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            kept: Any = beam.DoFn.StateParam(KEPT),
+            end: Any = beam.DoFn.TimerParam(end_of_input),
+            idle: Any = beam.DoFn.TimerParam(idleness),
+            silent: Any = beam.DoFn.TimerParam(silence),
+            unheard: Any = beam.DoFn.TimerParam(absence),
+            timestamp: Any = beam.DoFn.TimestampParam,
+        ) -> Any:
+            timers = Timers(end, idle, silent, unheard)
+            return self.bring(element, Cells(log, buffer, kept), timers, timestamp)
+
+        @on_timer(absence)
+        def at_absence(
+            self,
+            key: Any = beam.DoFn.KeyParam,
+            log: Any = beam.DoFn.StateParam(LOG),
+            buffer: Any = beam.DoFn.StateParam(BUFFER),
+            kept: Any = beam.DoFn.StateParam(KEPT),
+            unheard: Any = beam.DoFn.TimerParam(absence),
+            due: Any = beam.DoFn.TimestampParam,
+        ) -> Any:
+            timers = Timers(None, unheard=unheard)
+            return self.miss(key, Cells(log, buffer, kept), timers, due)
+
+    if listens:
+        return _ListeningFn
     return _LiveFn if live else _Fn

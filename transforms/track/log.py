@@ -23,6 +23,7 @@ from kerneltrack.errors import DataError
 from kerneltrack.fleet.model import NEVER
 from transforms.chunks import Chunk, chunk_from
 from transforms.keyed.expiry import KeptModel
+from transforms.keyed.silence import Heard
 from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
@@ -34,7 +35,7 @@ LEAST_LEFT = 1 << 15
 """Bytes of rows that wait from which on they are left where they are, not written anew."""
 
 CLOCK, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"p", b"r", b"s", b"e", b"w"
-WAITING, LEARNER = b"l", b"n"
+WAITING, LEARNER, HEARD = b"l", b"n", b"h"
 
 _WATCH = struct.Struct("<ddd")
 _SPAN = struct.Struct("<qq")
@@ -130,9 +131,10 @@ class Watch(NamedTuple):
         return cls(*_WATCH.unpack(data))
 
 
-Entry: TypeAlias = Clock | Packed | LearnerBytes | Chunk | Waiting | Spilled | Expired | Watch
-"""What a log holds. Of clocks, models, learners and watches the last one
-counts.
+Entry: TypeAlias = (
+    Clock | Packed | LearnerBytes | Chunk | Waiting | Spilled | Expired | Watch | Heard
+)
+"""What a log holds. Of clocks, models, learners, watches and what was heard the last one counts.
 
 Of rows that lie before a packed model only those from `Packed.ran` on still wait.
 """
@@ -147,6 +149,7 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     Spilled: (SPILLED, lambda spilled: str(spilled.rows).encode()),
     Expired: (EXPIRED, lambda expired: expired.name),
     Watch: (WATCH, Watch.encode),
+    Heard: (HEARD, Heard.encode),
 }
 """How an entry of each type begins, and the rest of its bytes."""
 
@@ -160,6 +163,7 @@ _READ: dict[bytes, Callable[[bytes], Entry]] = {
     SPILLED: lambda data: Spilled(int(data)),
     EXPIRED: Expired,
     WATCH: Watch.decode,
+    HEARD: Heard.decode,
 }
 
 
@@ -249,6 +253,7 @@ class ModelLog:
         clock: The model's clock; None of one that is new, or has expired.
         learner: What its learner has come to, as bytes; None before anything came to it.
         watch: When the model showed itself, in a live job.
+        heard: When its rows came, in a job that finds silent devices. An expired one keeps it.
         expired: The name of its file, if it has expired.
     """
 
@@ -259,6 +264,7 @@ class ModelLog:
         self.learner: bytes | None = None
         self._packed: Packed | None = None
         self.watch = Watch()
+        self.heard = Heard()
         self.expired: bytes | None = None
         self._waiting: list[Chunk | Waiting] = []
         # How many of them lie before the model, and its time: rows up to that have run.
@@ -277,6 +283,8 @@ class ModelLog:
                 self.clock = entry
             elif isinstance(entry, Watch):
                 self.watch = entry
+            elif isinstance(entry, Heard):
+                self.heard = entry
             elif isinstance(entry, Spilled):
                 self._spilled = entry.rows
             elif isinstance(entry, Expired):
@@ -440,6 +448,12 @@ class ModelLog:
         self.watch = watch
         self._added.append(watch)
 
+    def put_heard(self, heard: Heard) -> None:
+        """Note when rows of the device came."""
+        if heard != self.heard:
+            self.heard = heard
+            self._added.append(heard)
+
     def commit(self) -> None:
         """Write down what is new: once, when a call has done its work."""
         if self._length + len(self._added) > MOST_ENTRIES or len(self._waiting) > MOST_ENTRIES:
@@ -463,8 +477,9 @@ class ModelLog:
 
     def _entries(self) -> list[Entry]:
         """Return what the log holds if it is written anew."""
+        heard: list[Entry] = [self.heard] if self.heard.seen else []
         if self.expired is not None:
-            return [Expired(self.expired)]
+            return [Expired(self.expired), *heard]
         entries: list[Entry] = []
         if self._packed is not None:
             entries.append(self._packed._replace(kept=b""))
@@ -477,4 +492,4 @@ class ModelLog:
             entries.append(self.clock)
         if self.watch.seen:
             entries.append(self.watch)
-        return entries
+        return entries + heard

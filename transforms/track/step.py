@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.begin import begin
-from kerneltrack.fleet.devices import GONE, Device, known_of, new_device
+from kerneltrack.fleet.devices import GONE, Device, known_of, new_device, silent_of
 from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Model, Work
@@ -30,6 +31,8 @@ from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures, unreadable
 from transforms.keyed.commands import Command, command_of
 from transforms.keyed.expiry import Expiry, KeptModel
+from transforms.keyed.silence import NO_TIME, SilentAfter
+from transforms.keyed.timers import in_time, set_within, wall_clock
 from transforms.learn.inputs import narrow
 from transforms.learn.learners import Learners, outputs_of
 from transforms.learn.plan import Plan
@@ -64,6 +67,7 @@ from transforms.track.order import MERGE, Order
 from transforms.track.packed import pack, unpack
 from transforms.track.refusals import Refusals
 from transforms.track.sifted_rows import SiftedRows
+from transforms.track.silences import silence_begins, silence_ends
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.together import Visit, run_together
 from transforms.track.totals import count_totals
@@ -82,9 +86,12 @@ class TrackFn(KeyedFn):
         warm: SnapshotFolder | None,
         expiry: Expiry | None = None,
         plan: Plan | None = None,
+        silent_after: SilentAfter | None = None,
     ) -> None:
         """Keep the arguments, as of `TrackSubspace`."""
         super().__init__(plan, warm, expiry, order.idle_flush)
+        self._silent_after = silent_after
+        self._since = -math.inf
         self._work = work
         self._order = order
         self.refusals = Refusals(work, order)
@@ -103,6 +110,11 @@ class TrackFn(KeyedFn):
     def waits_for_end(self) -> bool:
         """Whether all that comes waits for the end of the input."""
         return self._order.waits_for_end or super().waits_for_end
+
+    def setup(self) -> None:
+        """Prepare the worker that this runs in: what came while there was none is read first."""
+        super().setup()
+        self._since = wall_clock()
 
     def bring(
         self, element: tuple[str, Chunk], cells: Cells, timers: Timers, timestamp: Any
@@ -128,6 +140,11 @@ class TrackFn(KeyedFn):
         self, pending: dict[str, BundleRows], logs: Mapping[str, ModelLog]
     ) -> Iterator[Any]:
         """Run what is held: together where that is possible, else model by model."""
+        came: dict[str, npt.NDArray[np.int64]] = {}
+        if self._silent_after is not None:
+            came = {key: _times_of(each.chunks) for key, each in pending.items() if each.chunks}
+        for key, times in came.items():
+            yield from self._speaks(key, times, pending[key], logs[key])
         visits = [
             Visit(key, logs[key], each.chunks, each.flush)
             for key, each in pending.items()
@@ -138,6 +155,70 @@ class TrackFn(KeyedFn):
                 yield from self.flush(visit.key, visit.log)
             for chunk in visit.chunks:
                 yield from self.run((visit.key, chunk), visit.log)
+        for key, times in came.items():
+            self._listen(times, logs[key], pending[key].timers)
+
+    # ---- devices that send nothing ----
+
+    def _speaks(
+        self, key: str, times: npt.NDArray[np.int64], pending: BundleRows, log: ModelLog
+    ) -> Iterator[Any]:
+        """Return what is known of a device that was silent, before its rows run."""
+        if not log.heard.silent:
+            return
+        first, width = int(times[0]) if len(times) else None, pending.chunks[0].column("x").shape[1]
+        yield silence_ends(key, log.heard, first, width)
+        log.put_heard(log.heard._replace(rows=-1, since=NO_TIME))
+        yield from self._tell_known(key, self._model(key, log))
+
+    def _listen(self, times: npt.NDArray[np.int64], log: ModelLog, timers: Timers) -> None:
+        """Note that rows of these times have come and run, and set the timer if it is not set."""
+        if self._silent_after is None:
+            return
+        now = wall_clock()
+        heard = log.heard
+        if self._silent_after.after is None and log.clock is not None:
+            heard = heard.after(times, log.clock.newest)
+        due, span = heard.due, self._silent_after.seconds(heard, self._idle_flush)
+        if span < math.inf:
+            due = set_within(timers.unheard, due, now, span)
+        log.put_heard(heard._replace(seen=now, due=due))
+
+    def miss(self, key: str, cells: Cells, timers: Timers, due: Any) -> Iterator[Any]:
+        """Return that a device is silent, if it has sent nothing for too long."""
+        if key in self.pending:
+            yield from self.run_pending()
+        log = ModelLog(cells)
+        heard = log.heard
+        if self._silent_after is None or not heard.seen or heard.silent:
+            return
+        span = self._silent_after.seconds(heard, self._idle_flush)
+        if span == math.inf or not in_time(timers.unheard, due, span, max(heard.seen, self._since)):
+            return
+        model = self._last_known(key, log)
+        if model is None:
+            return
+        known = known_of(self._work, model)
+        since = NO_TIME if known.time is None else known.time
+        log.put_heard(heard._replace(rows=known.rows, since=since))
+        log.commit()
+        yield silence_begins(key, log.heard, span, len(model.state.shift))
+        yield from self._tell(key, model, [silent_of(known)])
+
+    def wait_anew(self, cells: Cells, timers: Timers) -> None:
+        """Measure a device's silence from now on, after the job stood still."""
+        heard = ModelLog(cells).heard
+        if self._silent_after is not None and heard.seen and not heard.silent:
+            span = self._silent_after.seconds(heard, self._idle_flush)
+            if span < math.inf:
+                timers.unheard.set(Timestamp.of(wall_clock() + span))
+
+    def _last_known(self, key: str, log: ModelLog) -> Model | None:
+        """Return a model as it is, or was when it expired; None before its first rows."""
+        if log.expired is None:
+            return self._model(key, log)
+        kept = None if self._expiry is None else self._expiry.read(key, log.expired)
+        return None if kept is None or kept.state is None else self._own(key, kept.state)
 
     def flush(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Run the rows that wait for newer ones, which have not come."""
@@ -242,7 +323,8 @@ class TrackFn(KeyedFn):
             log.put_model(pack(self._work, after))
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
-            yield from self._tell(key, after, [known_of(self._work, after)])
+            if not log.heard.silent:
+                yield from self._tell(key, after, [known_of(self._work, after)])
         log.put_clock(now)
 
         def anew(learners: Learners, _: Any) -> Came:
@@ -285,18 +367,21 @@ class TrackFn(KeyedFn):
             admitted = admit_waiting(self.refusals, key, rows, now)
         yield from self._finish(key, now, self._model(key, log), admitted)
 
-    def gone(self, key: str, kept: KeptModel) -> Iterator[Any]:
-        """Return the last that is known of a model that expires."""
+    def gone(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
+        """Return the last that is known of a model that expires; one that is silent stays so."""
         if kept.state is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
-            yield from self._tell_known(key, self._own(key, kept.state), gone=True)
+            if not log.heard.silent:
+                yield from self._tell_known(key, self._own(key, kept.state), gone=True)
 
     def returned(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
         """Take up a model that comes back; return what is known of it."""
         if kept.state is not None:
             model = self._own(key, kept.state)
             log.put_model(pack(self._work, model))
-            yield from self._tell_known(key, model)
+            # One that is silent is told of with its next row.
+            if not log.heard.silent:
+                yield from self._tell_known(key, model)
 
     def _own(self, key: str, data: bytes) -> Model:
         """Read back what this job has written of a model."""
@@ -554,6 +639,13 @@ class TrackFn(KeyedFn):
         if self._work.devices:
             time = int(ready.column("time")[0]) if ready.has("time") else None
             yield from self._tell(key, model, [new_device(self._work, model, time)])
+
+
+def _times_of(chunks: Sequence[Chunk]) -> npt.NDArray[np.int64]:
+    """Return the times of rows, ns, as they came; none without times."""
+    return np.concatenate(
+        [np.zeros(0, np.int64), *(each.column("time") for each in chunks if each.has("time"))]
+    )
 
 
 def _no_rows(width: int) -> Chunk:

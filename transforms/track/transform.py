@@ -28,6 +28,7 @@ from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from transforms.arguments import check_collection, check_kind
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry
+from transforms.keyed.silence import SilentAfter
 from transforms.keyed.timers import timer_name
 from transforms.learn.inputs import narrow_labels
 from transforms.learn.plan import LearnLabels, Plan
@@ -155,6 +156,9 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             (`trackers.start`): nothing waits for a warm-up then.
         expiry: When models that are silent leave the runner's state (see `expiry`); None: never.
             The results do not show it, except the devices' lines.
+        silent_after: When a device that sends nothing is silent, by the worker's own clock, which
+            episodes and devices then say; nothing else depends on it. For inputs that do not end;
+            needs a reference. None: none is.
         devices: Whether to output the state of each device; needs a reference.
         drop_overlap: Whether rows that the snapshots of `warm` have learned from, up to the time of
             their newest row and with it, are left out and counted (`rows_learned_before`): for
@@ -183,6 +187,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         snapshot_every: float | None = None,
         warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
+        silent_after: SilentAfter | None = None,
         devices: bool = False,
         drop_overlap: bool = False,
         channels: tuple[str, ...] = (),
@@ -212,6 +217,9 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             raise ConfigError("drop_overlap", drop_overlap, "False without snapshots to begin from")
         if devices and reference is None:
             raise ConfigError("devices", devices, "False without a reference")
+        if silent_after is not None and (reference is None or self._waits(order)):
+            allowed = "None without a reference, or if rows wait for the end of the input"
+            raise ConfigError("silent_after", silent_after, allowed)
         if quiet is not None and reference is None:
             raise ConfigError("quiet", quiet, "None without a reference")
         if given is not None and reference != given.spec:
@@ -238,11 +246,18 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         )
         self._warm = None if isinstance(warm, StartSet) else warm
         self._expiry = expiry
+        self._silent_after = silent_after
         self._plan = None if learner is None else learner.plan(snapshot_every)
         if isinstance(warm, SnapshotFolder) and learner is not None:
             warm.check(learner.spec)
         if expiry is not None:
             expiry.check_longer(self._order.idle_flush)
+        if silent_after is not None:
+            silent_after.check_longer(self._order.idle_flush)
+
+    @staticmethod
+    def _waits(order: Order | None) -> bool:
+        return (order or Order()).waits_for_end
 
     @property
     def order(self) -> Order:
@@ -256,7 +271,9 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
 
     def step(self) -> TrackFn:
         """Return the step itself, for drivers that hold the models' rows in memory."""
-        return TrackFn(self._work, self._order, self._warm, self._expiry, self._plan)
+        return TrackFn(
+            *(self._work, self._order, self._warm, self._expiry, self._plan, self._silent_after)
+        )
 
     def expand(self, inputs: Any) -> dict[str, pvalue.PCollection[Any]]:
         """Apply the transform."""
@@ -264,8 +281,10 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         rows = rows_and_labels(inputs, "rows", plan)
         silent = self._order.idle_flush is not None or self._expiry is not None
         live = silent and not self._order.waits_for_end
-        step = with_timers(TrackFn, timer_name(rows.pipeline), live)
-        fn = step(self._work, self._order, self._warm, self._expiry if live else None, plan)
+        listens = self._silent_after is not None
+        step = with_timers(TrackFn, timer_name(rows.pipeline), live, listens)
+        expiry = self._expiry if live else None
+        fn = step(self._work, self._order, self._warm, expiry, plan, self._silent_after)
         names = names_of(TRACKER, (DEVICES,) if self._work.devices else ())
         if plan is not None:
             names += names_of(LEARNER, (SCORED,) if plan.at_once else ())
