@@ -90,6 +90,11 @@ COMMANDS = {
         "devices.options.add_flags",
         "devices.command.run",
     ),
+    "notify": CommandEntry(
+        "Send alerts when devices go off and are well again.",
+        "notify.options.add_flags",
+        "notify.command.run",
+    ),
     "report": CommandEntry(
         "Write the report of a finished run again.",
         "files.options.add_report_flags",
@@ -142,7 +147,7 @@ COMMANDS = {
 }
 
 GROUPS = {
-    "Which devices are off?": ("track", "devices", "report", "score"),
+    "Which devices are off?": ("track", "devices", "notify", "report", "score"),
     "Learn labels, choose settings": ("tune", "list", "landmarks"),
     "Live streams": (
         *("stream", "stop", "cluster", "replay", "read-output", "replay-dead-letters", "reset"),

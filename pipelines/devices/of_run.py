@@ -49,7 +49,7 @@ def lines_of_run(output: str) -> list[Line]:
     newest = _NewestLine("time" in names, "p" in names)
     for batch in read_batches(paths, newest.columns):
         newest.add(batch)
-    episodes, silent = _newest_episodes(output), silent_of(output, run)
+    episodes, silent = newest_episodes(output), silent_of(output, run)
     still = {each.model for each in silent.devices if each.until is None} if silent else set()
     lines = [_line(run, row, episodes.get(row["model_id"])) for row in newest.rows()]
     if run.get("quiet"):
@@ -128,20 +128,21 @@ class _NewestLine:
             yield {"model_id": name, "index": index, "time": time, "scored": scored}
 
 
-def _newest_episodes(output: str) -> dict[str, Line]:
+def newest_episodes(output: str) -> dict[str, Line]:
     """Return the last line of the last episode of each model that had one."""
     paths = parquet_files(output, EPISODES)
     names = column_names(paths)
     found: dict[str, Line] = {}
     for batch in read_batches(paths, names):
-        for line in _plain(batch):
+        for line in plain_lines(batch):
             known = found.get(line["model_id"])
             if known is None or _place(line) > _place(known):
                 found[line["model_id"]] = line
     return found
 
 
-def _plain(batch: pa.RecordBatch) -> Sequence[Line]:
+def plain_lines(batch: pa.RecordBatch) -> Sequence[Line]:
+    """Return lines of episodes, their times in ns since 1970."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     columns["model_id"] = columns["model_id"].cast(pa.string())
     for name in ("time", *_TIMES):

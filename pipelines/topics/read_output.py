@@ -7,7 +7,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import confluent_kafka
@@ -84,9 +84,12 @@ class OutputReader:
         client: Settings of librdkafka's clients.
         topic: The topic.
         form: How its messages are written.
+        begin: Offset of the first message of some partitions that is read.
     """
 
-    def __init__(self, client: dict[str, Any], topic: str, form: str) -> None:
+    def __init__(
+        self, client: dict[str, Any], topic: str, form: str, begin: Mapping[int, int] = {}
+    ) -> None:
         """Assign all partitions."""
         self._topic = topic
         self._form = form
@@ -99,11 +102,16 @@ class OutputReader:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                # What Kafka has deleted since cannot be read.
+                "auto.offset.reset": "earliest",
             }
         )
-        beginning = confluent_kafka.OFFSET_BEGINNING
+        first = confluent_kafka.OFFSET_BEGINNING
         self._consumer.assign(
-            [confluent_kafka.TopicPartition(topic, part, beginning) for part in range(count)]
+            [
+                confluent_kafka.TopicPartition(topic, part, begin.get(part, first))
+                for part in range(count)
+            ]
         )
 
     @property

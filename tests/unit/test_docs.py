@@ -22,6 +22,7 @@ RUN = (
     "docs/beam.md",
     "docs/detection.md",
     "docs/export.md",
+    "docs/notify.md",
     "docs/off.md",
     "docs/python.md",
     "docs/recipes.md",
@@ -32,7 +33,13 @@ RUN = (
 # Needs a Kafka: tests/e2e/test_dead_letters.py runs it.
 LIVE = ("docs/stream.md",)
 # Pages whose commands are run with their code, in a folder of their own.
-COMMANDS = ("docs/export.md", "docs/off.md", "docs/recipes.md", "docs/tutorials/report.md")
+COMMANDS = (
+    "docs/export.md",
+    "docs/notify.md",
+    "docs/off.md",
+    "docs/recipes.md",
+    "docs/tutorials/report.md",
+)
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 _STEP = re.compile(r"^```(python|sh)\n(.*?)^```", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")

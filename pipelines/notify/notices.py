@@ -1,0 +1,188 @@
+"""What a notification says: an episode of a device, or its silence, that begins or ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kerneltrack.errors import DataError, printable
+from kerneltrack.fleet.devices import named_shares
+from kerneltrack.monitor.reference.spec import LEAST_SHARE
+from pipelines.report.text import moment
+from transforms.outputs import SILENT
+
+FIRING, RESOLVED = "firing", "resolved"
+MOST_CHANNELS = 3
+"""Channels that a text names."""
+_TO_SECONDS = 10**9
+_FIELDS = {"model_id", "episode", "state", "kind", "severity", "start_index", "shares"}
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """An episode of a device, or its silence, as of one line.
+
+    Attributes:
+        device: The device's ID.
+        episode: The episode's number; None of a silence.
+        kind: As of `Episode`, or "silent".
+        state: "open", "closed" or "accepted".
+        start_index: Index of the row since when.
+        start: That row's time, ns; None without times.
+        time: Time of the row after which this holds, ns; None without times, or if not known.
+        severity: As of `Episode`; None of a silence.
+        channels: Names and shares of the channels that explain it, the largest share first.
+    """
+
+    device: str
+    episode: int | None
+    kind: str
+    state: str
+    start_index: int
+    start: int | None
+    time: int | None
+    severity: float | None
+    channels: list[dict[str, Any]]
+
+    @property
+    def own(self) -> str:
+        """What tells this episode or silence apart from others of the device, however it goes on.
+
+        Example:
+            >>> Notice("pump-5", 3, "shift", "open", 9, None, None, 12.5, []).own
+            'episode 3'
+        """
+        if self.episode is not None:
+            return f"episode {self.episode}"
+        return f"silent since {iso_of(self.start) or f'row {self.start_index}'}"
+
+    @property
+    def key(self) -> str:
+        """What tells it apart from all others."""
+        return f"{self.device} {self.own}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on."""
+        return self.state == "open"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What is sent: that an episode or silence has begun, or that it is over.
+
+    Attributes:
+        begun: As it was when it began.
+        ended: As it was when it ended; None: it goes on.
+        over: Whether it is over: also where nothing more is known of it, after a run anew.
+    """
+
+    begun: Notice
+    ended: Notice | None = None
+    over: bool = False
+
+    @property
+    def status(self) -> str:
+        """`FIRING` or `RESOLVED`."""
+        return RESOLVED if self.over else FIRING
+
+    @property
+    def until(self) -> int | None:
+        """When it ended, ns; None if it has not, or nobody knows."""
+        return None if self.ended is None else self.ended.time
+
+    @property
+    def channels(self) -> str:
+        """The channels that explain it, with their shares.
+
+        Example:
+            >>> shares = [{"channel": "heat", "share": 0.97}, {"channel": "flow", "share": 0.03}]
+            >>> notice = Notice("pump-5", 1, "shift", "open", 9, None, None, 12.5, shares)
+            >>> Event(notice).channels
+            'heat 97 %'
+        """
+        named = [each for each in self.begun.channels if each["share"] >= LEAST_SHARE]
+        texts = [f"{each['channel']} {each['share']:.0%}".replace("%", " %") for each in named]
+        return printable(", ".join(texts[:MOST_CHANNELS]))
+
+    @property
+    def summary(self) -> str:
+        """One line for people.
+
+        Example:
+            >>> start = 1_772_395_140_000_000_000
+            >>> notice = Notice("pump-5", 1, "shift", "open", 9, start, None, 12.5, [])
+            >>> Event(notice).summary
+            'pump-5 is off since 2026-03-01 19:59:00 UTC: shift'
+            >>> Event(notice, over=True).summary
+            'pump-5 is well again (shift since 2026-03-01 19:59:00 UTC)'
+        """
+        notice, device = self.begun, printable(self.begun.device)
+        since = f"row {notice.start_index:,}"
+        if notice.start is not None:
+            since = f"{moment(notice.start, to=_TO_SECONDS)} UTC"
+        if notice.kind == SILENT:
+            if self.over:
+                return f"{device} sends rows again (silent since {since})"
+            return f"{device} has sent nothing since {since}"
+        if self.over:
+            return f"{device} is well again ({notice.kind} since {since})"
+        text = f"{device} is off since {since}: {notice.kind}"
+        return f"{text} in {self.channels}" if self.channels else text
+
+
+def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> Notice:
+    """Return what a line of the episodes says.
+
+    Args:
+        line: Its columns by name; times in ns since 1970, or in ISO 8601.
+        channels: Names of the D channels; others are numbered.
+        place: Where the line comes from, for the error.
+
+    Raises:
+        DataError: if it is no line of episodes.
+    """
+    if not line.keys() >= _FIELDS:
+        raise DataError(place, "has a line without columns of episodes: is it an episodes topic?")
+    shares = [share or 0.0 for share in line["shares"]]
+    names = [*channels, *(f"channel {n}" for n in range(len(channels) + 1, len(shares) + 1))]
+    try:
+        return Notice(
+            str(line["model_id"]),
+            None if line["kind"] == SILENT else int(line["episode"]),
+            str(line["kind"]),
+            str(line["state"]),
+            int(line["start_index"]),
+            _ns(line.get("start")),
+            _ns(line.get("time")),
+            _number(line["severity"]),
+            named_shares(shares, names),
+        )
+    except (TypeError, ValueError) as error:
+        raise DataError(place, f"has a line that is no episode: {error}") from error
+
+
+def iso_of(time: int | None) -> str | None:
+    """Return a time, ns since 1970, as RFC 3339 has it, in whole milliseconds.
+
+    Example:
+        >>> iso_of(1_500_000_000_250_000_000)
+        '2017-07-14T02:40:00.250Z'
+    """
+    if time is None:
+        return None
+    stamp = datetime.fromtimestamp(time // 10**6 / 1000, timezone.utc)
+    return stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ns(value: Any) -> int | None:
+    if value is None or isinstance(value, int):
+        return value
+    return int(np.datetime64(str(value).removesuffix("Z"), "ns").astype(np.int64))
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
