@@ -81,9 +81,9 @@ def _follow(
     """Read and send until a signal comes."""
     again = False
     while not interruption.came:
-        begun = time.monotonic()
+        start = time.monotonic()
         source.read(outbox, again)
         for delivery in deliveries:
             delivery.go_on()
         again = True
-        interruption.pause(max(seconds - (time.monotonic() - begun), 0.0))
+        interruption.pause(max(seconds - (time.monotonic() - start), 0.0))

@@ -86,14 +86,14 @@ class Mail:
 
     def message(self, event: Event) -> EmailMessage:
         """Return a notification as a message."""
-        message, notice = EmailMessage(), event.begun
+        message, notice = EmailMessage(), event.opened
         message["Subject"] = printable(event.summary)
         message["From"], message["To"] = self.sender, ", ".join(self.to)
         message["Date"] = formatdate()
-        begun = self._number(event, "begun")
-        message["Message-ID"] = self._number(event, "over") if event.over else begun
+        opening = self._number(event, "opening")
+        message["Message-ID"] = self._number(event, "over") if event.over else opening
         if event.over:
-            message["In-Reply-To"] = message["References"] = begun
+            message["In-Reply-To"] = message["References"] = opening
         message["Auto-Submitted"] = "auto-generated"
         lines = {
             "device": printable(notice.device),
@@ -109,7 +109,7 @@ class Mail:
 
     def _number(self, event: Event, what: str) -> str:
         """Return the ID of a message: the same one if it is sent again."""
-        notice = event.begun
+        notice = event.opened
         text = f"{notice.key}\n{notice.start}\n{notice.start_index}\n{what}"
         digest = hashlib.sha256(text.encode()).hexdigest()[:32]
         return f"<{digest}@kerneltrack.invalid>"

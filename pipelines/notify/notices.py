@@ -75,13 +75,13 @@ class Event(msgspec.Struct, frozen=True):
     """What is sent: that an episode or silence has begun, or that it is over.
 
     Attributes:
-        begun: As it was when it began.
-        ended: As it was when it ended; None: it goes on.
+        opened: As it was when it began.
+        closed: As it was when it ended; None: it goes on.
         over: Whether it is over: also where nothing more is known of it, after a run anew.
     """
 
-    begun: Notice
-    ended: Notice | None = None
+    opened: Notice
+    closed: Notice | None = None
     over: bool = False
 
     @property
@@ -92,7 +92,7 @@ class Event(msgspec.Struct, frozen=True):
     @property
     def until(self) -> int | None:
         """When it ended, ns; None if it has not, or nobody knows."""
-        return None if self.ended is None else self.ended.time
+        return None if self.closed is None else self.closed.time
 
     @property
     def channels(self) -> str:
@@ -104,7 +104,7 @@ class Event(msgspec.Struct, frozen=True):
             >>> Event(notice).channels
             'heat 97 %'
         """
-        named = [each for each in self.begun.channels if each["share"] >= LEAST_SHARE]
+        named = [each for each in self.opened.channels if each["share"] >= LEAST_SHARE]
         texts = [f"{each['channel']} {each['share']:.0%}".replace("%", " %") for each in named]
         return printable(", ".join(texts[:MOST_CHANNELS]))
 
@@ -120,7 +120,7 @@ class Event(msgspec.Struct, frozen=True):
             >>> Event(notice, over=True).summary
             'pump-5 is well again (shift since 2026-03-01 19:59:00 UTC)'
         """
-        notice, device = self.begun, printable(self.begun.device)
+        notice, device = self.opened, printable(self.opened.device)
         since = f"row {notice.start_index:,}"
         if notice.start is not None:
             since = f"{moment(notice.start, to=_TO_SECONDS)} UTC"

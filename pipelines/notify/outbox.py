@@ -25,8 +25,8 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE IF NOT EXISTS offsets (partition INTEGER PRIMARY KEY, next INTEGER);
 CREATE TABLE IF NOT EXISTS episodes (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, receiver TEXT, key TEXT, state TEXT, begun BLOB,
-    ended BLOB, UNIQUE (receiver, key));
+    number INTEGER PRIMARY KEY AUTOINCREMENT, receiver TEXT, key TEXT, state TEXT, opened BLOB,
+    closed BLOB, UNIQUE (receiver, key));
 """
 
 
@@ -109,16 +109,16 @@ class Outbox:
             return
         for receiver in self._receivers:
             self._file.execute(
-                "INSERT OR IGNORE INTO episodes (receiver, key, state, begun) VALUES (?, ?, ?, ?)",
+                "INSERT OR IGNORE INTO episodes (receiver, key, state, opened) VALUES (?, ?, ?, ?)",
                 (receiver, notice.key, WAITS, msgspec.json.encode(notice)),
             )
 
-    def _end(self, key: str, ended: bytes | None) -> None:
+    def _end(self, key: str, closed: bytes | None) -> None:
         """Let an episode be over: nobody hears of one whose beginning was not sent."""
         self._file.execute("DELETE FROM episodes WHERE key = ? AND state = ?", (key, WAITS))
         self._file.execute(
-            "UPDATE episodes SET state = ?, ended = ? WHERE key = ? AND state = ?",
-            (ENDS, ended, key, SENT),
+            "UPDATE episodes SET state = ?, closed = ? WHERE key = ? AND state = ?",
+            (ENDS, closed, key, SENT),
         )
 
     # ---- what is sent ----
@@ -134,12 +134,12 @@ class Outbox:
         return list(self._events("receiver = ? AND state = ?", (receiver, SENT)).values())
 
     def _events(self, where: str, values: tuple[str, ...], limit: str = "") -> dict[int, Event]:
-        asked = f"SELECT number, state, begun, ended FROM episodes WHERE {where} ORDER BY number"
+        asked = f"SELECT number, state, opened, closed FROM episodes WHERE {where} ORDER BY number"
         found = {}
         with self._checked():
-            for number, state, begun, ended in self._file.execute(f"{asked} {limit}", values):
-                last = None if ended is None else msgspec.json.decode(ended, type=Notice)
-                first = msgspec.json.decode(begun, type=Notice)
+            for number, state, opened, closed in self._file.execute(f"{asked} {limit}", values):
+                last = None if closed is None else msgspec.json.decode(closed, type=Notice)
+                first = msgspec.json.decode(opened, type=Notice)
                 found[number] = Event(first, last, state == ENDS)
         return found
 

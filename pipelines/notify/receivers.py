@@ -72,7 +72,7 @@ class Alertmanager:
         post("Alertmanager", self.url.rstrip("/") + ALERTS, alerts, self.headers)
 
     def _alert(self, event: Event, now: int) -> dict[str, Any]:
-        notice = event.begun
+        notice = event.opened
         start = now if notice.start is None else min(notice.start, now)
         end = now + YEAR * 10**9
         if event.over:

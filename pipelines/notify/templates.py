@@ -91,7 +91,7 @@ def filled(template: Any, event: Event, secret: str) -> Any:
 
 
 def _values(event: Event, secret: str) -> dict[str, Any]:
-    notice = event.begun
+    notice = event.opened
     return {
         "key": notice.key,
         "status": event.status,

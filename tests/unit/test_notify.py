@@ -105,7 +105,7 @@ def test_each_beginning_and_end_is_sent_once_and_in_order(
         sending.now += 400
         sending.delivery.go_on()
     assert sending.delivery.is_done
-    found = [(event.begun.key, event.status) for event in receiver.events]
+    found = [(event.opened.key, event.status) for event in receiver.events]
     assert len(set(found)) == len(found)
     over = {key for key, status in found if status == "resolved"}
     assert all(found.index((key, "firing")) < found.index((key, "resolved")) for key in over)
@@ -138,7 +138,7 @@ def test_what_a_folder_has_no_more_is_over(tmp_path: Path) -> None:
     sending.delivery.go_on()
     sending.outbox.replace([notice()])
     sending.delivery.go_on()
-    found = [(event.begun.device, event.status) for event in sending.receiver.events]
+    found = [(event.opened.device, event.status) for event in sending.receiver.events]
     assert found == [("pump-5", "firing"), ("pump-6", "firing"), ("pump-6", "resolved")]
     assert sending.receiver.events[-1].until is None
 
@@ -165,7 +165,7 @@ def test_what_is_refused_for_what_it_holds_is_left_out(tmp_path: Path) -> None:
     sending.outbox.read([notice(episode=1), notice(episode=2)], {})
     sending.receiver.errors = [DeliveryError("too long", final=True)]
     sending.delivery.go_on()
-    assert [event.begun.episode for event in sending.receiver.events] == [2]
+    assert [event.opened.episode for event in sending.receiver.events] == [2]
     assert (sending.delivery.refused, sending.lines) == (1, ["left out: too long"])
 
 
@@ -186,7 +186,7 @@ def test_alertmanager_hears_again_of_what_goes_on(tmp_path: Path) -> None:
     for _ in range(4):
         sending.delivery.go_on()
         sending.now += 31
-    assert [event.begun.device for event in sending.receiver.events] == ["pump-5", "pump-6"] * 2
+    assert [event.opened.device for event in sending.receiver.events] == ["pump-5", "pump-6"] * 2
 
 
 def test_a_state_file_is_of_one_source_and_one_process(tmp_path: Path) -> None:
