@@ -9,14 +9,20 @@
 #define LEAST_CURVATURE 1e-9
 
 /* Behind the other sums: the logarithm of the bound of errors, errors so far, misses (or hits, below
-0) in a row. */
-enum { LOG_BOUND, MANY_ERRORS, RUN, ERROR_SUMS };
+0) in a row, and what share of hits is owed for earlier misses (of misses for earlier hits, below
+0). */
+enum { LOG_BOUND, MANY_ERRORS, RUN, OWED, ERROR_SUMS };
 /* A bound below the first is 0, none is above the second. */
 #define LEAST_LOG -230.0
 #define MOST_LOG 345.0
-/* Step of the bound's logarithm where a tenth of the errors is to be above it, and the longest. */
+/* Step of the bound's logarithm where a tenth of the errors is to be above it, and the longest; the
+first steps are FIRST_PACE over the root of the errors so far. */
 #define PACE 0.1
 #define MOST_PACE 0.2
+#define FIRST_PACE 2.0
+/* What share is owed for a miss, and how much of the rarer outcome's can be at most. */
+#define DEBT 0.01
+#define MOST_OWED 0.5
 /* Classes in a word of a set. */
 #define BITS 64
 /* What is rarer is no chance. */
@@ -62,14 +68,22 @@ static double half_width(const double *errors) {
 /* How many outcomes of this chance in a row are no chance any more. */
 static double longest_run(double chance) { return floor(log1(RARE) / log1(chance)); }
 
+/* Length of a step of the bound's logarithm. */
+static double step_of(double missing, double many) {
+  double rarity = sqrt(0.1 / missing);
+  double pace = smaller(MOST_PACE, PACE * rarity);
+  return larger(pace, FIRST_PACE * smaller(1.0, 1.0 / rarity) / sqrt(many));
+}
+
 /* Move the bound of errors, on a scale of logarithms, towards the one that a share of `coverage`
-stays below; faster after more misses, or hits, in a row than chance gives. */
+stays below; faster after more misses, or hits, in a row than chance gives, and a little farther for
+what is owed. */
 static void follow_errors(double *errors, double coverage, double error) {
   double missing = 1.0 - coverage, many = errors[MANY_ERRORS], *run = errors + RUN;
-  int miss = error > half_width(errors);
+  int miss = error > half_width(errors), without = errors[LOG_BOUND] <= LEAST_LOG;
   double least = error > 0.0 ? log1(error) : LEAST_LOG;
   errors[MANY_ERRORS] = many + 1.0;
-  if (many == 0.0 || (miss && errors[LOG_BOUND] <= LEAST_LOG)) {
+  if (many == 0.0 || (miss && without)) {
     errors[LOG_BOUND] = larger(least, LEAST_LOG);
     return;
   }
@@ -77,11 +91,14 @@ static void follow_errors(double *errors, double coverage, double error) {
     *run = larger(*run, 0.0) + 1.0;
   else
     *run = smaller(*run, 0.0) - 1.0;
-  double pace = smaller(MOST_PACE, PACE * sqrt(0.1 / missing));
   double times = fabs(*run) - longest_run(miss ? missing : coverage);
-  double step = larger(pace, 1.0 / sqrt(many)) * larger(1.0, times);
-  errors[LOG_BOUND] += step * ((miss ? 1.0 : 0.0) - missing);
-  errors[LOG_BOUND] = smaller(MOST_LOG, larger(LEAST_LOG, errors[LOG_BOUND]));
+  double excess = (miss ? 1.0 : 0.0) - missing, *owed = errors + OWED;
+  double moved = step_of(missing, many) * larger(1.0, times) * (excess + *owed);
+  errors[LOG_BOUND] = smaller(MOST_LOG, larger(LEAST_LOG, errors[LOG_BOUND] + moved));
+  /* No bound is below 0, so nothing is owed for a hit there. */
+  if (without) return;
+  double most = MOST_OWED * smaller(missing, coverage);
+  *owed = smaller(most, larger(-most, *owed + DEBT * excess));
 }
 
 /* Welford's update: gap/n towards the mean, (gap²(1 - 1/n) - variance)/n towards the variance. */
@@ -235,8 +252,14 @@ static void report_class(const lesson *at, const double *values, const double *c
   out->margin.at[at->n] = at->known > 1 ? chances[best] - second : 0.0;
 }
 
-/* -log of a probability: how odd a label of that class would be. */
-static double oddness(double chance) { return larger(0.0, -log1(chance)); }
+/* The probability of a class that is not known. */
+static double unknown_chance(int64_t known) { return FLOOR / (double)(known + 1); }
+
+/* -log of a probability: how odd a label of that class would be. The only known class is not certain:
+there may be others. */
+static double oddness(double chance, int64_t known) {
+  return -log1(smaller(chance, 1.0 - unknown_chance(known)));
+}
 
 /* The classes that are no odder than the bound; before the first label all that are known. */
 static void report_set(const lesson *at, const double *chances) {
@@ -244,7 +267,7 @@ static void report_set(const lesson *at, const double *chances) {
   int64_t *words = members->at + at->n * members->columns;
   double bound = half_width(at->errors);
   for (int64_t c = 0; c < at->known && c < members->columns * BITS; c++)
-    if (!(oddness(chances[c]) > bound))
+    if (!(oddness(chances[c], at->known) > bound))
       words[c / BITS] |= (int64_t)((uint64_t)1 << (c % BITS));
 }
 
@@ -252,7 +275,7 @@ static void report_set(const lesson *at, const double *chances) {
 static double error_of(const lesson *at, const double *chances, double value) {
   if (at->how->regression) return fabs(at->labels->targets.at[at->n] - value);
   int known = at->code >= 0 && at->code < at->known;
-  return oddness(known ? chances[at->code] : FLOOR / (double)(at->known + 1));
+  return oddness(known ? chances[at->code] : unknown_chance(at->known), at->known);
 }
 
 static void report_target(const lesson *at, double value) {

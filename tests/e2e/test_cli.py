@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import kerneltrack
+from kerneltrack import codec
 from pipelines.files.progress import StatusLine
 from tests.e2e.jobs import (
     COLUMNS,
@@ -638,7 +639,9 @@ def test_a_learners_snapshot_is_printed(learned: Path, capsys: pytest.CaptureFix
     path = str(learned / "snapshots" / "m%2F0@learner.safetensors")
     assert run_main(["inspect", path]) == 0
     text = capsys.readouterr().out
-    assert re.match(rf"{re.escape(path)}: format version 1, [0-9,]+ bytes, learner ridge\n", text)
+    assert re.match(
+        rf"{re.escape(path)}: format version {codec.VERSION}, [0-9,]+ bytes, learner ridge\n", text
+    )
     for line in (
         *("  model_id: m/0", "  rows: 200", "  task: classification", "  forgetting: 0.999"),
         *("  scored: 199", "  learned: 200", "  unusable: 0", "classes:", "  0: walk", "  1: run"),
@@ -677,7 +680,7 @@ def test_a_snapshot_is_printed(folder: Path, capsys: pytest.CaptureFixture[str])
     path = str(folder / "out" / "snapshots" / "m%2F0.safetensors")
     assert run_main(["inspect", path]) == 0
     text = capsys.readouterr().out
-    assert text.startswith(f"{path}: format version 1, ")
+    assert text.startswith(f"{path}: format version {codec.VERSION}, ")
     for line in ("  model_id: m/0", "  rows: 200", "  rank: 4", "  budget: 7", "  evicted: 193"):
         assert line in text.splitlines(), line
     assert re.search(r"^  stored: 3 x 8 float64, largest \|value\| [0-9.]+$", text, re.M)

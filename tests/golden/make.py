@@ -1,6 +1,7 @@
 """Write the golden snapshots of a new codec version: `python -m tests.golden.make`.
 
-Files that are there already are never written again.
+Files that are there already are never written again. Where they fit no more, `codec.VERSION` has
+to rise, so that states of earlier builds are refused by their version.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ LEARNERS: dict[str, LearnerSpec] = {
     "nolana": NOLANASpec(gamma=3.0, budget=8, rank=5, threshold=0.5),
     "fogd": FOGDSpec(warmup=20, budget=30),
     "polk": POLKSpec(warmup=20, budget=12, batch=3),
+    "ridge_sets": RidgeSpec(intervals=0.9),
+    "lms_intervals": LMSSpec(task="regression", intervals=0.9),
     "polk_targets": POLKSpec(task="regression", gamma=3.0, budget=12),
 }
 BEFORE, AFTER = 60, 20

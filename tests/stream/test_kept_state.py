@@ -73,7 +73,7 @@ def test_a_learner_goes_on() -> None:
         ({**FORMATS, "clock": CLOCK_VERSION - 1}, "clock version 4, this code reads version 5"),
         ({**FORMATS, "gizmo": 1}, "gizmo version 1, this code reads version none"),
         (
-            {"clock": 5, "state": 1},
+            {"clock": 5, "state": FORMATS["state"]},
             f"log version none, this code reads version {FORMATS['log']}",
         ),
     ],

@@ -38,12 +38,12 @@ def spec(request: pytest.FixtureRequest) -> SubspaceSpec:
 
 
 @pytest.mark.parametrize("name", ["okfeb", "okfe", "covariance", "oana"])
-def test_version_1_still_decodes_and_continues_to_the_same_features(name: str) -> None:
-    snapshot = codec.decode((GOLDEN / f"{name}_v1.safetensors").read_bytes())
+def test_this_version_decodes_and_continues_to_the_same_features(name: str) -> None:
+    snapshot = codec.decode((GOLDEN / f"{name}_v{codec.VERSION}.safetensors").read_bytes())
     assert snapshot.spec.tracker == name
     assert snapshot.header["about"] == {"model": "golden"}
     tracker = get_tracker(name)
-    with np.load(GOLDEN / f"{name}_v1.npz") as expected:
+    with np.load(GOLDEN / f"{name}_v{codec.VERSION}.npz") as expected:
         _, features = tracker.update(snapshot.spec, snapshot.state, expected["rows"], ("q", "s"))
         for field in {*expected} - {"rows"}:
             assert getattr(features, field).tobytes() == expected[field].tobytes(), field
@@ -56,8 +56,8 @@ def parts_of(data: bytes) -> tuple[dict[str, Any], dict[str, Any], bytes]:
     return json.loads(header.pop("__metadata__")["kerneltrack"]), header, data[end:]
 
 
-def test_version_1_bytes_are_still_written() -> None:
-    for path in sorted(GOLDEN.glob("*_v1.safetensors")):
+def test_the_golden_bytes_are_still_written() -> None:
+    for path in sorted(GOLDEN.glob(f"*_v{codec.VERSION}.safetensors")):
         data = path.read_bytes()
         snapshot = codec.decode(data)
         again = codec.encode(snapshot.spec, snapshot.state, snapshot.header["about"])
@@ -95,7 +95,7 @@ def test_arrays_are_named_and_plain(spec: SubspaceSpec) -> None:
         assert np.array_equal(array, getattr(state, name))
     header = codec.read_header(data)
     assert header == {
-        "version": 1,
+        "version": codec.VERSION,
         "tracker": spec.tracker,
         "spec": spec.to_dict(),
         "about": {},
@@ -121,8 +121,8 @@ def rewritten(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("version", 2, "format version 2: this code reads version 1"),
-        ("version", "1", "format version '1'"),
+        ("version", 1, "format version 1: this code reads version 2"),
+        ("version", "2", "format version '2'"),
         ("version", None, "format version None"),
         ("tracker", "pca", "damaged state: tracker"),
         ("tracker", ["okfeb"], "damaged state"),
@@ -153,7 +153,7 @@ def test_headers_that_do_not_fit(field: str, value: Any, message: str) -> None:
         bytes(save({"x": np.zeros(3)})),
         bytes(save({"x": np.zeros(3)}, metadata={codec.KEY: "no json"})),
         bytes(save({"x": np.zeros(3)}, metadata={codec.KEY: "[]"})),
-        bytes(save({"x": np.zeros(3)}, metadata={codec.KEY: '{"version": 1}'})),
+        bytes(save({"x": np.zeros(3)}, metadata={codec.KEY: f'{{"version": {codec.VERSION}}}'})),
         b"\xff" * 100,
     ],
 )

@@ -117,7 +117,7 @@ def rewritten(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("version", 2, "format version 2: this code reads version 1"),
+        ("version", 1, "format version 1: this code reads version 2"),
         ("version", None, "format version None"),
         ("learner", "svm", "damaged state: learner"),
         ("learner", ["ridge"], "damaged state"),
@@ -143,6 +143,19 @@ def test_headers_that_do_not_fit(field: str, value: Any, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@every_spec
+def test_states_of_another_version_are_refused_by_it_whatever_their_arrays(
+    spec: LearnerSpec,
+) -> None:
+    data = codec.encode_learner(spec, state_of(spec))
+    header = {**codec.read_header(data), "version": codec.VERSION - 1}
+    arrays = {**load(data), "sums": np.zeros(2)}
+    old = bytes(save(arrays, metadata={codec.KEY: json.dumps(header)}))
+    versions = f"format version {codec.VERSION - 1}: this code reads version {codec.VERSION}"
+    with pytest.raises(DataError, match=f"^m: {versions}$"):
+        codec.decode_learner(old, "m")
+
+
 @pytest.mark.parametrize("name", ["learner", "spec", "state", "version"])
 def test_headers_with_a_part_missing(name: str) -> None:
     data = rewritten(codec.encode_learner(SPEC, state_of(SPEC)), lambda header: header.pop(name))
@@ -159,7 +172,7 @@ def test_headers_with_a_part_missing(name: str) -> None:
         b"\xff" * 100,
         bytes(save({"x": np.zeros(3)})),
         bytes(save({"x": np.zeros(3)}, metadata={codec.KEY: "[]"})),
-        bytes(save({"x": np.zeros(3)}, metadata={codec.KEY: '{"version": 1}'})),
+        bytes(save({"x": np.zeros(3)}, metadata={codec.KEY: f'{{"version": {codec.VERSION}}}'})),
     ],
 )
 def test_bytes_that_are_no_learners_state(data: bytes) -> None:
@@ -247,8 +260,8 @@ def test_impossible_counts_are_refused(spec: LearnerSpec, value: int) -> None:
 
 
 @pytest.mark.parametrize("name", list(LEARNERS))
-def test_version_1_still_decodes_and_continues_to_the_same_predictions(name: str) -> None:
-    data = (GOLDEN / f"{name}_v1.safetensors").read_bytes()
+def test_this_version_decodes_and_continues_to_the_same_predictions(name: str) -> None:
+    data = (GOLDEN / f"{name}_v{codec.VERSION}.safetensors").read_bytes()
     snapshot = codec.decode_learner(data)
     assert snapshot.spec == LEARNERS[name]
     assert snapshot.header["about"] == {"model": "golden"}
@@ -257,7 +270,7 @@ def test_version_1_still_decodes_and_continues_to_the_same_predictions(name: str
     # The bytes that this version writes are still the same.
     assert codec.encode_learner(snapshot.spec, snapshot.state, about, snapshot.extras) == data
     learner = get_learner(snapshot.spec.learner)
-    with np.load(GOLDEN / f"{name}_v1.npz") as expected:
+    with np.load(GOLDEN / f"{name}_v{codec.VERSION}.npz") as expected:
         labels = expected["labels"]
         _, output_text = learner.update(snapshot.spec, snapshot.state, expected["rows"], labels)
         assert output_text.names == expected["names"].tolist()

@@ -209,7 +209,7 @@ def test_bytes_are_bounded_as_documented(spec: LearnerSpec, count: int) -> None:
         projects = getattr(spec, "maintenance", "projection") == "projection"
         expected = (stored + pending) * (WIDTH + classes) + projects * stored * (stored + 1)
         expected += early * (WIDTH + 1) + 13
-    expected += (0 if spec.classifies else 2) + (0 if spec.intervals is None else 3)
+    expected += (0 if spec.classifies else 2) + (0 if spec.intervals is None else 4)
     expected += classes if spec.classifies else 0
     assert sum(array.nbytes for array in arrays_of(state).values()) == 8 * expected
 

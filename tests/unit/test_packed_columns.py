@@ -144,12 +144,14 @@ TEXTS = {
     "about last": json.dumps({**{k: v for k, v in HEADER.items() if k != "about"}, "about": {}}),
     "no object": "[1]",
     "more after it": json.dumps(HEADER) + "}",
-    "another version": text_of(HEADER, version=2),
-    "a learner's": json.dumps({"about": {}, "version": 1, "learner": "ridge", "spec": {}}),
-    "nobody's": json.dumps({"about": {}, "version": 1, "spec": {}}),
-    "no spec": json.dumps({"about": {}, "version": 1, "tracker": "okfeb"}),
+    "another version": text_of(HEADER, version=1),
+    "a learner's": json.dumps(
+        {"about": {}, "version": codec.VERSION, "learner": "ridge", "spec": {}}
+    ),
+    "nobody's": json.dumps({"about": {}, "version": codec.VERSION, "spec": {}}),
+    "no spec": json.dumps({"about": {}, "version": codec.VERSION, "tracker": "okfeb"}),
     "another field": text_of(HEADER, spec={**HEADER["spec"], "thing": 1}),
-    "deep": '{"about": ' + '{"a":' * 3000 + "1" + "}" * 3000 + ', "version": 1}',
+    "deep": '{"about": ' + '{"a":' * 3000 + "1" + "}" * 3000 + f', "version": {codec.VERSION}}}',
     "spaces": json.dumps(HEADER).replace('{"about": ', '{ "about" :', 1),
 }
 

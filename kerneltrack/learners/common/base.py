@@ -39,7 +39,7 @@ CARRIED = "carried_"
 """What counters begin with that say how much weight each expert of a mixture had: thousandths,
 added up over the rows learned from."""
 SQUARED, ABSOLUTE, BETA, CURVATURE, TARGET_MEAN, TARGET_VARIANCE = range(6)
-ERROR_SUMS = 3
+ERROR_SUMS = 4
 """Entries at the end of the sums where intervals are asked for; see `prequential`."""
 SUMS = 4
 """Entries of a classifier's sums; those of a regressor have two more."""
@@ -56,9 +56,10 @@ class LearnerState(Protocol):
         sums: (4 + C,) squared and absolute errors of the rows scored (regression); β, by which
             decision values become probabilities, and the curvature met so far (see `prequential`).
             (6,) in regression: behind them mean and variance of the targets learned from. Of
-            classes, behind them how many labels each had. Three more where intervals are asked for:
-            the logarithm of the bound of errors, errors so far, and errors in a row that were above
-            it (below 0: that were not).
+            classes, behind them how many labels each had. Four more where intervals are asked for:
+            the logarithm of the bound of errors, errors so far, errors in a row that were above it
+            (below 0: that were not), and what share of hits is owed for those above it (below 0:
+            of misses for those that were not).
         counts: Rows scored, rows predicted correctly, rows learned from, labels that could not be
             used (a class without a place, a target that is not finite); a learner may count more
             behind these.

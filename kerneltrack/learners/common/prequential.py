@@ -25,20 +25,24 @@ of n·ε·|b|/(aσ). Without a bias (`bias=False`) targets are scaled only, by t
 
 **Sets of classes** are the same: with p of the above, the set is of the classes c of
 -log p_c <= q, where log q follows -log p_y of the labels, as below. A class that was not known
-before counts as odder than any that is. A set is empty where no class is likely enough: a learner
-that is right more often than `intervals` asks for has such rows, else more than the stated share
-were held.
+before counts as odder than any that is, with p = .001/(C + 1); that much is taken from the only
+class where one is known. A set is empty where no class is likely enough: a learner that is right
+more often than `intervals` asks for has such rows, else more than the stated share were held.
 
 **Intervals.** [ŷ - q, ŷ + q], in which a share of `intervals` = 1 - α of the targets is to lie, for
-every learner: log q follows the learner's own errors, each made before its row was learned,
+every learner: log q follows the learner's own errors, each made before its row was learned, from
+q = |y - ŷ| at the first one. With m = [|y - ŷ| > q],
 
-    log q ← log q + η_t·k·([|y - ŷ| > q] - α),   η_t = max(min(.2, .1√(.1/α)), 1/√t),
+    log q ← log q + η_t·k·(m - α + v),   v ← v + .01(m - α), but |v| <= ½min(α, 1 - α),
+    η_t = max(min(.2, .1r), 2min(1, 1/r)/√t),   r = √(.1/α).
 
-from q = |y - ŷ| at the first. k is 1, but after more misses, or more hits, in a row than have a
-chance of 1e-5 each further one counts once more, so that a change of size is followed within some
-dozens of rows. Whatever the errors do, the share of misses over T rows is α but for the range of
-log q over ηT. Where labels come late, an error is that of the prediction made anew as its label
-comes.
+k is 1, but after more misses, or more hits, in a row than have a chance of 1e-5 each further one
+counts once more, so that a change of size is followed within some dozens of rows. Without v, the
+share of misses over T rows would be α but for the range of log q over ηT, whatever the errors do; a
+learner that improves is missed by that, as q is always behind: the odds of classes fall by a factor
+of a thousand within some hundred rows, and one or two labels in a hundred were held too many. v
+pays them back. It stays where q is 0, as no smaller interval would have missed. Where labels come
+late, an error is that of the prediction made anew as its label comes.
 
 References: B. P. Welford, "Note on a method for calculating corrected sums of squares and
 products", Technometrics 4, 1962; J. Platt, "Probabilistic outputs for support vector machines",
@@ -46,7 +50,9 @@ Advances in Large Margin Classifiers, 1999; C. Guo, G. Pleiss, Y. Sun, K. Q. Wei
 calibration of modern neural networks", ICML 2017, section 4.2; I. Gibbs, E. Candès, "Adaptive
 conformal inference under distribution shift", NeurIPS 2021; A. Angelopoulos, E. Candès, R.
 Tibshirani, "Conformal PID control for time series prediction", NeurIPS 2023 (quantile tracking;
-here of the logarithm, so that steps need no scale).
+here of the logarithm, so that steps need no scale, and v is its error integration, cut off);
+A. Angelopoulos, R. Foygel Barber, S. Bates, "Online conformal prediction with decaying step sizes",
+ICML 2024.
 """
 
 from __future__ import annotations
@@ -114,6 +120,8 @@ MOST_WEIGHT = 1e9
 """Most that a row may count."""
 MOST_LOG = 345.0
 """Largest logarithm of the bound of errors; as in native/learning.c."""
+MOST_OWED = 0.25
+"""Largest share that is owed where errors and the others are as many; see native/learning.c."""
 
 
 AS_THEY_ARE, SCALED, CENTRED = range(3)
@@ -596,10 +604,14 @@ def _check_seen(seen: FloatArray) -> None:
         raise ConfigError("state.sums", seen.tolist(), f"whole numbers from 0 to {MOST}")
 
 
-def _check_errors(bound: float, many: float, run: float) -> None:
+def _check_errors(bound: float, many: float, run: float, owed: float) -> None:
     """Check what is known of errors."""
     if not (abs(bound) <= MOST_LOG and 0.0 <= many <= MOST and abs(run) <= many):
         raise ConfigError("state.sums", [bound, many, run], "a bound, errors, and a run of them")
+    if not abs(owed) <= MOST_OWED:
+        raise ConfigError(
+            "state.sums", owed, f"a share from -{MOST_OWED} to {MOST_OWED} that is owed"
+        )
 
 
 def _checked_classes(spec: LearnerSpec, names: Any) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from kerneltrack.fleet.restore import decode
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import walk
 from tests.stream.learning import SECOND, SPEC, FeatureTable, Step
@@ -33,6 +34,7 @@ WORK = Work(
     hold=10 * SECOND,
     measure=MeasureMismatch(FixedWindows(7), moving=5).in_ns(),
     drift=DriftSpec(settle=20),
+    reference=ReferenceSpec(lags=2),
     every=30 * SECOND,
 )
 CLOCK = Clock(
