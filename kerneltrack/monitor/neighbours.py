@@ -187,7 +187,25 @@ def fingerprint(
         tables = normal[1].tables
         scale, centre = tables.scale, tables.shift * tables.scale
         ties = _covariance(normal[0], tables)
+    if normal is not None and isinstance(normal[0].mode, int):
+        centre, scale, ties = _without_channel(normal[0].mode, centre, scale, ties)
     return Fingerprint(centre, scale, rows, factor, bandwidth, ties)
+
+
+def _without_channel(
+    channel: int, centre: FloatArray | None, scale: FloatArray | None, ties: FloatArray | None
+) -> tuple[FloatArray | None, FloatArray | None, FloatArray | None]:
+    """Return level and ties of one whose channel of modes is as everybody's: it measures nothing.
+
+    The tracker's rows have 0 there already.
+    """
+    if centre is not None and scale is not None:
+        centre, scale = centre.copy(), scale.copy()
+        centre[channel], scale[channel] = 0.0, 1.0
+        if ties is not None:
+            own = np.arange(len(ties)) % len(centre) == channel
+            ties = np.where(own[:, None] | own[None, :], np.diag(own.astype(float)), ties)
+    return centre, scale, ties
 
 
 def _covariance(spec: ReferenceSpec, tables: reference.Tables) -> FloatArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -78,20 +78,23 @@ def look_at_features(files: Input, name: str) -> Columns:
     return columns
 
 
-def look_and_warn(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
+def look_and_warn(
+    infos: Sequence[FileInfo], columns: Columns, named: Collection[str] = ()
+) -> list[str]:
     """Look at the first rows, print the warnings and return them; see `look_at`."""
-    warnings = look_at(infos, columns)
+    warnings = look_at(infos, columns, named)
     for warning in warnings:
         say(f"warning:  {warning}")
     return warnings
 
 
-def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
+def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] = ()) -> list[str]:
     """Look at the first rows as the job will read them.
 
     Args:
         infos: The files.
         columns: What each of their columns is.
+        named: Channels that flags name, such as causes: nobody took them by mistake.
 
     Returns:
         Lines about several files that are one model, and about columns that were taken as
@@ -123,10 +126,11 @@ def look_at(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     _refuse_texts(info, rows, columns)
     if columns.time is not None:
         warnings += check_times(info, rows, columns)
-    if columns.options.features is None:
-        good, _ = parse(rows, 0, columns)
-        warnings += _feature_warnings(good, columns)
     good, _ = parse(many, 0, columns)
+    if columns.options.features is None:
+        first, _ = parse(rows, 0, columns)
+        is_all = len(infos) == 1 and many.batch.num_rows < _most_rows(columns)
+        warnings += _feature_warnings(first, _Constants(good, is_all), columns, named)
     if columns.model_id is not None:
         warnings += id_warnings(columns.model_id, good.models)
     return warnings + _sentinel_lines(good.x, columns)
@@ -139,9 +143,14 @@ def check_first_times(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
 
 
 def _first_rows(infos: Sequence[FileInfo], columns: Columns) -> tuple[FileInfo, PieceRows] | None:
-    most = max(ROWS, min(_MOST_ROWS, _MOST_VALUES // max(columns.width, 1)))
+    most = _most_rows(columns)
     found = ((info, info.first(columns.requests, most)) for info in infos)
     return next(((info, rows) for info, rows in found if rows is not None), None)
+
+
+def _most_rows(columns: Columns) -> int:
+    """Return how many first rows are read."""
+    return max(ROWS, min(_MOST_ROWS, _MOST_VALUES // max(columns.width, 1)))
 
 
 def _file_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
@@ -221,17 +230,21 @@ def _refuse_texts(info: FileInfo, rows: PieceRows, columns: Columns) -> None:
     raise ConfigError("--features", name, f"{allowed} ({hint})")
 
 
-def _feature_warnings(good: ParsedRows, columns: Columns) -> list[str]:
+def _feature_warnings(
+    good: ParsedRows, constants: _Constants, columns: Columns, named: Collection[str]
+) -> list[str]:
     """Return which columns may be no features; for each the first that holds."""
     names = {name.lower() for name in columns.channels}
     odd: dict[str, list[str]] = {}
     for at, name in _scalars(columns):
+        if name in named or name in columns.modes:
+            continue
         if _is_id_or_target(name, names):
             odd.setdefault("id", []).append(name)
         elif len(good) >= _FEWEST:
             there = ~np.isnan(good.x[:, at])
             look = _odd(good.x[there, at], good.model[there]) if there.any() else None
-            if look:
+            if look and (look != _CONSTANT or constants.has(at)):
                 odd.setdefault(look, []).append(name)
     free = [
         flag
@@ -243,9 +256,39 @@ def _feature_warnings(good: ParsedRows, columns: Columns) -> list[str]:
         )
         if taken is None
     ]
-    return [_odd_line(look, odd[look], len(good), free) for look in _ODD if look in odd]
+    return [
+        _odd_line(look, odd[look], len(constants if look == _CONSTANT else good), free)
+        for look in _ODD
+        if look in odd
+    ]
 
 
+class _Constants:
+    """Which channels are the same in as many rows as are read, if these are enough to say so.
+
+    A file may be sorted by time: then a thousand rows of a hundred devices are ten moments of a
+    night, and the machines stand still. Each device is looked at in as many rows as one would be.
+
+    Args:
+        good: The rows.
+        is_all: Whether there are no others.
+    """
+
+    def __init__(self, good: ParsedRows, is_all: bool) -> None:
+        self._x = good.x
+        own = np.bincount(good.model[good.model >= 0])
+        self._are_enough = is_all or (len(own) > 0 and float(np.median(own[own > 0])) >= ROWS)
+
+    def __len__(self) -> int:
+        return len(self._x)
+
+    def has(self, at: int) -> bool:
+        """Return whether the channel at this place is."""
+        known = self._x[~np.isnan(self._x[:, at]), at]
+        return self._are_enough and len(np.unique(known)) == 1
+
+
+_CONSTANT = "constant"
 _ODD = {
     "id": ("named like an id or a target", ("--model-id", "--label")),
     "counter": (
@@ -256,7 +299,7 @@ _ODD = {
         "small whole numbers in long blocks, like a class or an id",
         ("--model-id", "--label"),
     ),
-    "constant": ("the same value in {rows}", ()),
+    _CONSTANT: ("the same value in {rows}", ()),
 }
 _SENTINEL = re.compile(
     r"-?9{2,}(\.(0+|9+|25))?|-?32768|32767|65535|-?2147483648|2147483647|-?[0-9.]+e\+(2[0-9]|3[0-9])"
@@ -327,7 +370,7 @@ def _odd(values: npt.NDArray[np.floating], model: npt.NDArray[np.int32]) -> str 
     """Return what a column looks like, a key of `_ODD`, None if like a measurement."""
     distinct = len(np.unique(values))
     if distinct == 1:
-        return "constant"
+        return _CONSTANT
     order = np.argsort(model, kind="stable")
     same = np.diff(model[order]) == 0
     steps = np.diff(values[order])[same]

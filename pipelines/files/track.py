@@ -107,6 +107,12 @@ def _differences(args: argparse.Namespace, files: Input, job: Job) -> dict[str, 
     return find_differences(args.output, job.periods, job.columns.channels, groups)
 
 
+def _causes(job: Job) -> list[str]:
+    """Return the channels that are causes of others."""
+    places = () if job.reference is None else job.reference.causes
+    return [job.columns.channels[place] for place in places if isinstance(place, int)]
+
+
 def _what_to_ask(lines: str | None, job: Job, found: Mapping[str, int | float]) -> list[str]:
     """Return how to learn which models are off, where nothing was asked and the rows would tell.
 
@@ -158,7 +164,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     job = with_groups(job, args.group, files)
     ends = Ends(_rows_of(read, job, workers), _labels(args, files, job), args.output)
     say(read.input.describe())
-    warnings = look_and_warn(files.infos, columns)
+    warnings = look_and_warn(files.infos, columns, _causes(job))
     if ends.labels is not None:
         say(ends.labels.describe())
         warnings += look_and_warn(ends.labels.input.infos, ends.labels.input.columns)

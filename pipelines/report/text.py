@@ -71,7 +71,7 @@ def moment(time: int, to: int = 1) -> str:
 def span(nanoseconds: int) -> str:
     """Return how long something is, for people: `90 s`, `1 h 40 min`, `2 d`.
 
-    Up to 999 of the largest unit of which it is a multiple are named so; anything else is rounded
+    Up to 99 of the largest unit of which it is a multiple are named so; anything else is rounded
     to the second of its two largest units.
     """
     for unit, size in _UNITS:
@@ -90,7 +90,7 @@ def _of_two_units(nanoseconds: int) -> str:
     return f"{whole:,} {unit}" + (f" {rest // part:,} {finer}" if rest else "")
 
 
-_MOST_OF_A_UNIT = 1_000
+_MOST_OF_A_UNIT = 100
 _UNITS = (
     ("d", 86_400 * 10**9),
     ("h", 3_600 * 10**9),

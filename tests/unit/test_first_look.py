@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.time_units import UNITS
 from pipelines.files.first_look import look_and_warn, look_at
+from transforms.read.column_options import with_mode
 from transforms.read.columns import ColumnOptions, resolve
 from transforms.read.formats import FormatOptions, inspect
 
@@ -24,9 +26,14 @@ NOISE = np.random.default_rng(3).normal(size=N)
 MOMENTS = [datetime(2024, 3, 1) + timedelta(hours=7 * i, microseconds=1000 * i) for i in range(N)]
 
 
-def look(path: Path, columns: dict[str, Any], formats: dict[str, Any] | None = None) -> list[str]:
+def look(
+    path: Path,
+    columns: dict[str, Any],
+    formats: dict[str, Any] | None = None,
+    named: Sequence[str] = (),
+) -> list[str]:
     info = inspect(str(path), FormatOptions(**(formats or {})))
-    return look_at([info], resolve([info], ColumnOptions(**columns)))
+    return look_at([info], resolve([info], ColumnOptions(**columns)), named)
 
 
 def csv(path: Path, names: str, *columns: Any, mark: str = ",") -> Path:
@@ -419,13 +426,40 @@ def test_the_first_file_with_rows_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_no_more_than_the_first_rows_count(tmp_path: Path) -> None:
-    values = np.concatenate([np.ones(1_000), np.random.default_rng(1).normal(size=500)])
+    values = np.concatenate([np.ones(20_000), np.random.default_rng(1).normal(size=500)])
     for path in (
         parquet(tmp_path / "a.parquet", c=values),
         csv(tmp_path / "a.csv", "c,e", values, values),
     ):
         (line,) = look(path, {})
-        assert re.search(r"the same value in the first 1,000 rows", line), line
+        assert re.search(r"the same value in the first 20,000 rows", line), line
+        assert look(path, {}, named=["c", "e"]) == []
+
+
+def test_one_value_is_said_of_as_many_rows_of_each_device(tmp_path: Path) -> None:
+    """A file in the order of time: its first rows are a night, in which machines stand still."""
+    for devices, told in ((30, False), (10, True)):
+        count = 20_000
+        path = parquet(
+            tmp_path / f"{devices}.parquet",
+            device=np.resize([f"m{n}" for n in range(devices)], count + 1),
+            still=np.append(np.zeros(count), 1.0),
+            x=np.random.default_rng(2).normal(size=count + 1),
+        )
+        lines = look(path, {"model_id": "device"})
+        said = ["the same value in the first 20,000 rows" in line for line in lines]
+        assert said == [True] * told
+
+
+def test_the_column_of_modes_is_none_that_was_taken_by_mistake(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet", x=NOISE, state=["off"] * N)
+    options = with_mode(ColumnOptions(), "state")
+    columns = resolve([inspect(str(path))], options)
+    assert look_at([inspect(str(path))], columns) == []
+    assert columns.modes == ("state",)
+    lines = columns.describe().splitlines()
+    assert "channels: 1 as float64: x" in lines
+    assert "mode:     state: each value names a mode" in lines
 
 
 def test_drop_that_leaves_little_is_warned_of(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from kerneltrack import (
     run_all,
 )
 from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.modes import without_modes
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.monitor import neighbours, reference
 from kerneltrack.monitor.neighbours import Fingerprint, compare, fingerprint
@@ -192,6 +193,31 @@ def test_ties_differ_by_jeffreys_divergence(made: dict[str, Fingerprint]) -> Non
             assert b is not None
             traces = np.trace(np.linalg.solve(b, a)) + np.trace(np.linalg.solve(a, b))
             assert away[place] ** 2 == pytest.approx(traces / 2 - len(a), rel=1e-9, abs=1e-7)
+
+
+def test_the_channel_of_modes_is_as_everybody_s(fleet: dict[str, Array]) -> None:
+    reported = ReferenceSpec(learning="auto", rows=256, memory="1024 rows", mode=2)
+    made = {}
+    times = 1_772_409_600 * 10**9 + 60 * 10**9 * np.arange(3 * ROWS)
+    # Modes of other names, that alternate at other paces.
+    for name, codes, every in (("d0", (0, 1), 60), ("d1", (0, 1), 40), ("d2", (7000, 9), 30)):
+        rows = np.tile(fleet[name], (3, 1))
+        rows[:, 2] = np.asarray(codes)[np.arange(len(rows)) // every % 2]
+        state, _ = run_all(SPEC, without_modes(reported, rows))
+        own = reference.update(reported, reference.init(reported, rows[:256]), rows, times)[0]
+        made[name] = fingerprint(SPEC, state, (reported, own))
+    ties, centre, scale = made["d2"].ties, made["d2"].centre, made["d2"].scale
+    assert ties is not None
+    assert centre is not None
+    assert scale is not None
+    assert (centre[2], scale[2]) == (0.0, 1.0)
+    assert (np.diag(ties)[2::WIDTH] == 1.0).all()
+    marks = neighbours._Landmarks(SPEC, list(made.items()))
+    for view in ("ties", "level"):
+        shares = marks.shares(made["d2"], view, [0, 1])
+        assert shares is not None
+        assert shares[2] == pytest.approx(0.0, abs=1e-12)
+        assert sum(shares) == pytest.approx(1.0)
 
 
 def test_a_channel_of_other_ties_has_the_largest_share(made: dict[str, Fingerprint]) -> None:

@@ -117,13 +117,14 @@ class Columns:
         time = (
             " and ".join(map(self._shown, self.times)) or "none (file and row number are the order)"
         )
+        measured = [name for name in self.channels if name not in self.modes]
         lines = [
             f"device:   {model_id}",
             f"time:     {time or _NO_TIME}{self._how_times()}",
             f"sequence: {self._shown(self.sequence) or 'none (file and row number decide)'}",
             *self._long_lines(),
             f"label:    {label}",
-            f"channels: {self.width} as {self.dtype}: {_join(self.channels)}",
+            f"channels: {len(measured)} as {self.dtype}: {_join(measured)}",
             *self._text_lines(),
             f"missing:  {_MISSING_TEXT[options.missing]}",
         ]
@@ -149,6 +150,11 @@ class Columns:
         return text + ("" if options.time_zone == "UTC" else f", local: {options.time_zone}")
 
     @property
+    def modes(self) -> tuple[str, ...]:
+        """The channel that says modes, if one does: its values are names, and measure nothing."""
+        return tuple(name for name, words in self.words.items() if words == NAMES)
+
+    @property
     def words(self) -> dict[str, tuple[str, ...]]:
         """The two words of each feature that has them: the first is 0, the other 1."""
         return {name: each.words for name, each in self._texts().items() if each.words}
@@ -169,7 +175,7 @@ class Columns:
         lines = []
         for name, words in self.words.items():
             if words == NAMES:
-                lines.append(f"names:    {fit(name, _NAME)}: each value is a name, not a number")
+                lines.append(f"mode:     {fit(name, _NAME)}: each value names a mode")
                 continue
             zero, one = words
             flag = shlex.quote(f"{name}={zero},{one}")

@@ -36,7 +36,7 @@
   const titleOf = (model, stretch) => {
     const [kind, state, first, , start] = data.episodes[model][stretch.episode];
     const from = data.curves[model].start;
-    const since = start === null || from === null ? `row ${first.toLocaleString("en")}` : new Date(from + 1e3 * start).toISOString().slice(0, 19).replace("T", " ");
+    const since = start === null || from === null ? `row ${first.toLocaleString("en")}` : kerneltrack.isoOf(from + 1e3 * start).slice(0, 19).replace("T", " ");
     return `${kind}, since ${since}${state === "closed" ? "" : `, ${state}`}`;
   };
 

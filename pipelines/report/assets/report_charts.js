@@ -39,13 +39,13 @@
   };
 
   const clock = (ms, incr) => {
-    const text = new Date(ms).toISOString();
+    const text = kerneltrack.isoOf(ms);
     if (incr >= minute) return text.slice(11, 16);
     return incr >= second ? text.slice(11, 19) : text.slice(14, 23);
   };
 
   const date = (ms) => {
-    const options = { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" };
+    const options = { day: "numeric", month: "short", year: "numeric", timeZone: kerneltrack.zone };
     return new Date(ms).toLocaleDateString("en-GB", options);
   };
 
@@ -294,7 +294,7 @@
     const u = new uPlot(
       {
         width: root.clientWidth, height: root.clientHeight, ms: 1, legend: { show: false },
-        tzDate: (ms) => uPlot.tzDate(new Date(ms), "Etc/UTC"),
+        tzDate: (ms) => uPlot.tzDate(new Date(ms), kerneltrack.zone === "UTC" ? "Etc/UTC" : kerneltrack.zone),
         padding: [8, 12, 0, 0],
         scales: { x: { time: spec.isTime, range: xRange(spec.extent) }, y: { distr: spec.isLog ? 3 : 1, range: spec.yRange } },
         series: [{}, ...spec.series.map(seriesOf)],

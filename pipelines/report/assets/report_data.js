@@ -47,6 +47,24 @@ const kerneltrack = (() => {
   const color = (name) =>
     getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
+  /* Times are shown by the clocks of the zone of the run; by UTC where the browser has no such. */
+  const partsOf = (() => {
+    const options = { hourCycle: "h23", year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric" };
+    try {
+      return new Intl.DateTimeFormat("en-US", { ...options, timeZone: data.zone });
+    } catch {
+      return null;
+    }
+  })();
+  const zone = partsOf && data.zone !== "UTC" ? data.zone : "UTC";
+  const ahead = (ms) => {
+    if (zone === "UTC") return 0;
+    const { year, month, day, hour, minute, second } = Object.fromEntries(partsOf.formatToParts(new Date(ms)).map(({ type, value }) => [type, Number(value)]));
+    return Date.UTC(year, month - 1, day, hour, minute, second) - 1e3 * Math.floor(ms / 1e3);
+  };
+  /* A time in ms as `2026-03-01T12:00:00.000`, by these clocks. */
+  const isoOf = (ms) => new Date(ms + ahead(ms)).toISOString();
+
   const floatsOf = (parts) => Object.fromEntries(Object.entries(parts).map(([key, text]) => [key, floats(text)]));
 
   /* Parts of the page about the chosen model: called with its number (-1 without any) and `axes`. */
@@ -83,5 +101,5 @@ const kerneltrack = (() => {
     return coming.get(file);
   };
 
-  return { data, arrived, isHere, load, bytes, floatsOf, count, figure, percent, element, color, sections };
+  return { data, arrived, isHere, load, bytes, floatsOf, count, figure, percent, element, color, zone, isoOf, sections };
 })();

@@ -43,7 +43,7 @@
       for (let k = 0; k < 3; k += 1) {
         made.data[4 * cell + k] = step === nothing ? none[k] : from[k] + part * (to[k] - from[k]);
       }
-      made.data[4 * cell + 3] = 255;
+      made.data[4 * cell + 3] = step === nothing ? 0 : 255;
     });
     const copy = new OffscreenCanvas(heat.bins, models);
     copy.getContext("2d").putImageData(made, 0, 0);
@@ -74,6 +74,10 @@
       const [height, bottom] = [heights[row], tops[row + 1]];
       const gap = height > 4 ? 1 : 0;
       const edge = height > 6 ? 2 : 1;
+      ctx.fillStyle = color("censored");
+      for (const [from, to] of heat.quiet[row] ?? []) {
+        ctx.fillRect(left + from * (width - left), tops[row], (to - from) * (width - left), height - gap);
+      }
       ctx.drawImage(source, 0, row, heat.bins, 1, left, tops[row], width - left, height - gap);
       ctx.fillStyle = color("ink");
       for (const [from, to] of heat.episodes[row]) {
@@ -95,7 +99,7 @@
   const when = (bin) => {
     const place = heat.first + (bin / heat.bins) * (heat.last - heat.first);
     if (!heat.timed) return `row ${count(Math.round(place))}`;
-    return new Date(place).toISOString().slice(0, heat.last - heat.first < 36e5 ? 19 : 16).replace("T", " ");
+    return kerneltrack.isoOf(place).slice(0, heat.last - heat.first < 36e5 ? 19 : 16).replace("T", " ");
   };
 
   const say = () => {

@@ -45,8 +45,8 @@
     }
     const ms = ([, t]) => start + 1e3 * t;
     const from = span < 86400 ? 11 : 0;
-    const words = (x) => new Date(x).toISOString().slice(from, 22).replace("T", " ");
-    return { x: pick(parts.time).map((t) => ms([null, t])), isTime: true, xLabel: "time (UTC)", words, place: ms, pick };
+    const words = (x) => kerneltrack.isoOf(x).slice(from, 22).replace("T", " ");
+    return { x: pick(parts.time).map((t) => ms([null, t])), isTime: true, xLabel: `time (${kerneltrack.zone})`, words, place: ms, pick };
   };
 
   const picked = (axis, series) =>

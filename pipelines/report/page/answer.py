@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report.data.columns import Ints
+from pipelines.report.data.columns import Floats, Ints
 from pipelines.report.data.curves import Curve
 from pipelines.report.data.episodes import Episodes
 from pipelines.report.data.neighbours import Neighbours
@@ -15,6 +15,7 @@ from pipelines.report.data.report import Report
 WIDTH, HEIGHT = 240, 28
 """Of a small curve, in its own units."""
 _POINTS = 120
+_FAR = 3
 MAP_WIDTH, MAP_HEIGHT, MARGIN = 640, 400, 24
 """Of the map, in its own units."""
 
@@ -70,14 +71,29 @@ def _path(curve: Curve, known: Ints, start: float, unit: float) -> str:
     )
 
 
+def _drawn_in(points: Floats) -> tuple[Floats, bool]:
+    """Return points, (n, 2), with those far from most nearer, and whether there are any.
+
+    One device far away would leave all others a single dot. A point at r > R = 3 times the median
+    distance from the middle is moved to R(1 + ln(r/R)).
+    """
+    middle = np.median(points, axis=0)
+    away = np.hypot(*(points - middle).T)
+    least = _FAR * float(np.median(away))
+    far = (away > least) & (least > 0)
+    drawn = np.ones(len(points))
+    drawn[far] = least * (1 + np.log(away[far] / least)) / away[far]
+    return middle + (points - middle) * drawn[:, None], bool(far.any())
+
+
 def _map(fleet: Neighbours, episodes: Episodes | None) -> dict[str, Any] | None:
     """Return the places of the models on the page's map."""
     known = [*fleet.places, *(model.place for model in fleet.unlike)]
     if len(known) < 3:
         return None
-    points = np.array(known)
+    points, is_drawn_in = _drawn_in(np.array(known))
     low, high = points.min(axis=0), points.max(axis=0)
-    # One scale for both axes: distances on the map are distances.
+    # One scale for both axes: distances between the many are distances.
     span = np.maximum(high - low, 1e-12 * max(float(np.abs(points).max()), 1.0))
     unit = min((MAP_WIDTH - 2 * MARGIN) / span[0], (MAP_HEIGHT - 2 * MARGIN) / span[1])
     middle = (low + high) / 2
@@ -89,6 +105,7 @@ def _map(fleet: Neighbours, episodes: Episodes | None) -> dict[str, Any] | None:
         "width": MAP_WIDTH,
         "height": MAP_HEIGHT,
         "dots": "".join(dots),
+        "is_drawn_in": is_drawn_in,
         "marks": [
             (number, x, y, model.model)
             for number, ((x, y), model) in enumerate(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.monitor.quiet import QuietTimes
+from pipelines.report.clock import clock_of
 from pipelines.report.data.alerts import AlertLines
 from pipelines.report.data.channels import ChannelSpan
 from pipelines.report.data.choice import Choice
@@ -40,6 +41,7 @@ def data_block(report: Report) -> str:
     totals, choice = report.totals, report.choice
     block = {
         "timed": report.timed,
+        "zone": clock_of(report.run).zone,
         "labels": [] if totals.labels.is_target else totals.labels.names(),
         "swatches": _swatches(totals),
         "admission": target_rate(report.run),
@@ -312,6 +314,7 @@ def _heat(report: Report, heat: Heat) -> dict[str, Any]:
         "first": heat.first / unit,
         "last": (heat.first + bins * heat.step) / unit,
         "episodes": [_on_map(heat, report.bands[name], timed) for name in heat.models],
+        "quiet": _quiet_on_map(report, heat) if timed else [],
     }
 
 
@@ -325,6 +328,16 @@ def _on_map(heat: Heat, bands: Sequence[Band], timed: bool) -> list[list[float |
         for pair in shares
         if pair[0] <= 1 and pair[1] >= 0
     ]
+
+
+def _quiet_on_map(report: Report, heat: Heat) -> list[list[list[float]]]:
+    """Return of each line where quiet times begin and end, as shares of the map; [] without any."""
+    if report.run.get("quiet") is None:
+        return []
+    width = heat.cells.shape[1] * heat.step
+    quiet = QuietTimes.from_dict(report.run["quiet"])
+    shares = [(quiet.of(name) - heat.first) / width for name in heat.models]
+    return [own.clip(0, 1)[(own[:, 0] < 1) & (own[:, 1] > 0)].tolist() for own in shares]
 
 
 def _first(report: Report) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of
 from pipelines.report.data.channels import MOST_CHANNELS
 from pipelines.report.data.neighbours import REASONS
 from pipelines.report.data.report import Report
@@ -22,7 +23,7 @@ from pipelines.report.page.summary import (
     provenance,
     title_of,
 )
-from pipelines.report.text import SECOND, counted, figure, moment, percent, span
+from pipelines.report.text import counted, figure, percent, span
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -50,7 +51,8 @@ def render_page(report: Report) -> str:
     block, and the scripts set them as text only.
     """
     run, totals = report.run, report.totals
-    page = templates().get_template("report.html")
+    clock = clock_of(run)
+    page = templates(clock).get_template("report.html")
     return page.render(
         title=title_of(run),
         style="\n".join(_asset(name) for name in _STYLES),
@@ -73,6 +75,7 @@ def render_page(report: Report) -> str:
         silent=report.silent,
         most_silent=MOST_LISTED,
         heat=report.heat,
+        has_quiet=run.get("quiet") is not None and report.timed,
         outside=report.outside,
         channels=report.channels,
         most_channels=MOST_CHANNELS,
@@ -89,8 +92,11 @@ def render_page(report: Report) -> str:
     )
 
 
-def templates() -> Environment:
-    """Return the templates, which escape what they show and refuse a name that has no value."""
+def templates(clock: SiteClock = UTC_CLOCK) -> Environment:
+    """Return the templates, which escape what they show and refuse a name that has no value.
+
+    `clock` is that by which times are shown.
+    """
     # Only here: a job that writes no page does without it.
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
@@ -101,11 +107,12 @@ def templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    environment.globals["zone"] = clock.zone
     environment.filters |= {
         "counted": counted,
         "figure": figure,
-        "clock": lambda time: moment(time, to=SECOND),
-        "moment": moment,
+        "clock": clock.moment,
+        "moment": lambda time: clock.moment(time, to=1),
         "percent": percent,
         "span": span,
         "share": lambda share: f"{100 * share:.0f}\N{NO-BREAK SPACE}%",

@@ -144,7 +144,10 @@ def provenance(run: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         f" and {more:,} more" if more > 0 else ""
     )
     inputs = run.get("inputs") or []
-    paths = {str(i.get("path", "")): counted(int(i.get("rows") or 0), "row") for i in inputs}
+    if len(inputs) == 1 and inputs[0].get("rows") is None:
+        # A text does not say how many rows it has before it is read.
+        inputs = [{**inputs[0], "rows": (run.get("counts") or {}).get("rows_in")}]
+    paths = {str(i.get("path", "")): _rows_in_words(i.get("rows")) for i in inputs}
     shown = dict(list(paths.items())[:_MOST_INPUTS])
     if len(paths) > len(shown):
         shown["…"] = counted(len(paths) - len(shown), "more file")
@@ -185,6 +188,10 @@ def _when(started: object) -> str:
     except ValueError:
         return ""
     return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
+
+
+def _rows_in_words(rows: int | None) -> str:
+    return "rows not counted" if rows is None else counted(int(rows), "row")
 
 
 def _rows(totals: Totals) -> int:
