@@ -462,7 +462,7 @@ def test_every_device_can_be_opened_from_files_beside_the_page(tmp_path: Path, l
     assert (seen["data-addressed"], seen["data-found"]) == ("pump-120", "")
     # The page by itself says where the others are.
     shutil.rmtree(tmp_path / "report_devices")
-    seen = look(path, after=after, extras=False)
+    seen = look(path, after=after, beside=False)
     assert "report_devices, which has to lie next to this page" in seen["data-found"]
     assert seen["data-opened"] != "pump-100"
     # A smaller run in its place leaves none of them behind.
