@@ -9,7 +9,8 @@ from kerneltrack.errors import DataError
 from kerneltrack.fleet.devices import GONE
 from pipelines.cluster.interruption import Interruption
 from pipelines.devices.of_run import Line
-from pipelines.topics.read_output import POLL, OutputReader
+from pipelines.topics.read_output import OutputReader
+from pipelines.topics.reader import POLL
 
 _FIELDS = ("state", "rows", "since_index", "episodes", "channels")
 

@@ -54,25 +54,34 @@ class Flink:
         Raises:
             FlinkError: if there is none, or it is an error.
         """
-        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT)
-        try:
-            method = "GET" if body is None else "POST"
-            data = None if body is None else json.dumps(body)
-            connection.request(method, path, data, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
-            text = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise FlinkError(f"Flink at {self.address} does not answer: {error}") from error
-        finally:
-            connection.close()
+        status, text = self._answer("GET" if body is None else "POST", path, body)
         try:
             found = json.loads(text)
         except ValueError:
             raise FlinkError(f"Flink at {self.address}: {path}: no JSON came") from None
-        if answer.status >= OKAY:
+        if status >= OKAY:
             errors = [line for text in found.get("errors", []) for line in text.splitlines()]
             raise FlinkError(f"Flink at {self.address}: {path}: {errors[0] if errors else found}")
         return found
+
+    def _answer(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> tuple[int, bytes]:
+        """Return the status and text of an answer.
+
+        Raises:
+            FlinkError: if there is none.
+        """
+        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT)
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise FlinkError(f"Flink at {self.address} does not answer: {error}") from error
+        finally:
+            connection.close()
 
     def jobs(self) -> list[dict[str, Any]]:
         """Return the jobs it knows: jid, name, state, start-time, tasks ..."""
@@ -130,14 +139,7 @@ class Flink:
 
     def cancel(self, job: str, patience: float) -> None:
         """Cancel a job; its last checkpoint stays."""
-        connection = http.client.HTTPConnection(self.address, timeout=TIMEOUT)
-        try:
-            connection.request("PATCH", f"/jobs/{job}?mode=cancel")
-            connection.getresponse().read()
-        except (OSError, http.client.HTTPException) as error:
-            raise FlinkError(f"Flink at {self.address} does not answer: {error}") from error
-        finally:
-            connection.close()
+        self._answer("PATCH", f"/jobs/{job}?mode=cancel")
         self.wait_until_ended(job, patience)
 
     def wait_until_ended(self, job: str, patience: float) -> None:

@@ -9,20 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import confluent_kafka
-
-from kerneltrack.errors import ConfigError, KerneltrackError
+from kerneltrack.errors import ConfigError
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import say
 from pipelines.topics import options as replay_options
 from pipelines.topics.admin import Topics, moment_of
+from pipelines.topics.reader import TopicReader
 from pipelines.topics.replay import Sender
 from transforms.kafka.gather import NOT_IN_KAFKA
-from transforms.kafka.secrets import resolve
 
-POLL = 0.5
-BATCH = 500
 NEEDED = ("topic", "partition", "offset", "timestamp", "reason")
 
 
@@ -143,12 +139,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _send(sender: Sender, letter: Letter, target: str) -> None:
-    more: dict[str, Any] = {"headers": letter.headers}
+    more: dict[str, Any] = {}
     if letter.timestamp >= 0:
         more["timestamp"] = letter.timestamp
     if target == letter.at[0]:
         more["partition"] = letter.at[1]
-    sender.send(target, letter.key, letter.value, **more)
+    sender.send(target, (letter.key, letter.value, letter.headers), **more)
 
 
 def _wanted(args: argparse.Namespace) -> Wanted:
@@ -176,27 +172,14 @@ def _milliseconds(flag: str, text: str | None) -> float | None:
 
 def _letters(client: dict[str, Any], topic: str, partitions: int) -> Iterator[Letter | None]:
     """Yield a topic's letters up to its present end, None for what is none."""
-    settings = {"group.id": "kerneltrack-letters", "enable.auto.commit": False}
-    consumer = confluent_kafka.Consumer(
-        {**resolve(client), **settings, "enable.partition.eof": True}
-    )
-    left = set(range(partitions))
-    beginning = confluent_kafka.OFFSET_BEGINNING
-    places = [confluent_kafka.TopicPartition(topic, part, beginning) for part in left]
+    reader = TopicReader(client, topic, "kerneltrack-letters", partitions)
     try:
-        consumer.assign(places)
-        while left:
-            for message in consumer.consume(BATCH, POLL):
-                error = message.error()
-                if error is None:
-                    if message.partition() in left:
-                        yield letter_of(message)
-                elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                    left.discard(message.partition())
-                else:
-                    raise KerneltrackError(f"{topic}: {error.str()}")
+        while reader.left:
+            for message in reader.messages():
+                if message.partition() in reader.left:
+                    yield letter_of(message)
     finally:
-        consumer.close()
+        reader.close()
 
 
 def letter_of(message: Any) -> Letter | None:

@@ -10,22 +10,19 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import confluent_kafka
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kerneltrack.errors import DataError, KerneltrackError
+from kerneltrack.errors import DataError
 from kerneltrack.fleet.devices import GONE
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.topics import options as replay_options
 from pipelines.topics.admin import Topics
 from pipelines.topics.dead_letters import letter_of
+from pipelines.topics.reader import POLL, TopicReader
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
-from transforms.kafka.secrets import resolve
 
-POLL = 0.5
-BATCH = 500
 DIGEST = 8
 CONFLICT_EXIT = 1
 
@@ -77,8 +74,8 @@ class Once:
         return False
 
 
-class OutputReader:
-    """Reads a topic from its beginning.
+class OutputReader(TopicReader):
+    """Reads an output topic from its beginning.
 
     Args:
         client: Settings of librdkafka's clients.
@@ -91,54 +88,18 @@ class OutputReader:
         self, client: dict[str, Any], topic: str, form: str, begin: Mapping[int, int] = {}
     ) -> None:
         """Assign all partitions."""
-        self._topic = topic
         self._form = form
-        count = Topics(client).check_input(topic)
-        self._not_at_end = set(range(count))
-        self._consumer = confluent_kafka.Consumer(
-            {
-                **resolve(client),
-                "group.id": "kerneltrack-read-output",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                # What Kafka has deleted since cannot be read.
-                "auto.offset.reset": "earliest",
-            }
-        )
-        first = confluent_kafka.OFFSET_BEGINNING
-        self._consumer.assign(
-            [
-                confluent_kafka.TopicPartition(topic, part, begin.get(part, first))
-                for part in range(count)
-            ]
-        )
+        partitions = Topics(client).check_input(topic)
+        super().__init__(client, topic, "kerneltrack-read-output", partitions, begin)
 
     @property
     def at_end(self) -> bool:
         """Whether the end of every partition was met."""
-        return not self._not_at_end
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
+        return not self.left
 
     def messages(self, seconds: float = POLL) -> list[Any]:
-        """Return the messages that come, waiting for the first ones.
-
-        Raises:
-            KerneltrackError: if the brokers report an error.
-        """
-        found = []
-        for message in self._consumer.consume(BATCH, seconds):
-            error = message.error()
-            if error is None:
-                found.append(message)
-            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                self._not_at_end.discard(message.partition())
-            else:
-                raise KerneltrackError(f"{self._topic}: {error.str()}")
-        return found
+        """Return the messages that come, as of `TopicReader`."""
+        return list(super().messages(seconds))
 
     def rows(self, seconds: float = POLL) -> list[dict[str, Any]]:
         """Return the rows of the messages that come.
@@ -163,7 +124,7 @@ class OutputReader:
             else:
                 yield from records_of(message.value(), self._form)
         except BadMessageError as error:
-            where = f"{self._topic}, partition {message.partition()}, offset {message.offset()}"
+            where = f"{self.topic}, partition {message.partition()}, offset {message.offset()}"
             raise DataError(where, str(error)) from error
 
 

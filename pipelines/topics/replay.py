@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import confluent_kafka
 import fastavro
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +28,7 @@ from pipelines.job import say
 from pipelines.topics import options as replay_options
 from pipelines.topics.admin import Topics
 from transforms.chunks import encode_batch
-from transforms.kafka.secrets import resolve
-from transforms.kafka.send import SETTINGS
+from transforms.kafka import send
 from transforms.read.column_options import LABEL_TYPES
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
@@ -286,34 +284,13 @@ def _send_all(
         if args.times == "now":
             times = began + ((times - first) / (args.speed or 1)).astype(np.int64)
         value = replay.value(message.rows, times, args.message_format)
-        sender.send(args.topic, message.key, value)
+        sender.send(args.topic, (message.key.encode(), value, []))
         sent += len(message.rows)
     return sent
 
 
-class Sender:
-    """A producer that counts what did not arrive.
-
-    Args:
-        client: Settings of librdkafka's clients.
-    """
-
-    def __init__(self, client: dict[str, Any]) -> None:
-        """Make the producer; see the class."""
-        self._producer = confluent_kafka.Producer({**SETTINGS, **resolve(client)})
-        self._errors: list[str] = []
-        self.sent = 0
-
-    def send(self, topic: str, key: str | bytes | None, value: bytes | None, **more: Any) -> None:
-        """Send a message, with more of what `confluent_kafka.Producer.produce` takes."""
-        while True:
-            try:
-                self._producer.produce(topic, value, key, on_delivery=self._delivered, **more)
-                break
-            except BufferError:
-                self._producer.poll(0.1)
-        self.sent += 1
-        self._producer.poll(0)
+class Sender(send.Sender):
+    """A producer whose messages must all arrive."""
 
     def finish(self) -> None:
         """Wait until all have arrived.
@@ -321,11 +298,7 @@ class Sender:
         Raises:
             KerneltrackError: if they do not.
         """
-        left = self._producer.flush(FLUSH)
-        if left or self._errors:
-            why = self._errors[0] if self._errors else "no answer"
-            raise KerneltrackError(f"{left + len(self._errors)} messages did not arrive: {why}")
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._errors.append(str(error))
+        failed = self.flush(FLUSH)
+        if failed:
+            why = str(self.errors[0]) if self.errors else "no answer"
+            raise KerneltrackError(f"{failed} messages did not arrive: {why}")

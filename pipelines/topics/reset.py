@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--partition", args.partition, allowed)
         place = {"partition": args.partition}
     sender = Sender(client)
-    sender.send(args.topic, args.model.encode(), None, headers=command.headers, **place)
+    sender.send(args.topic, (args.model.encode(), None, command.headers), **place)
     sender.finish()
     say(f"model {args.model}: {what} after the rows that {args.topic} holds now")
     return 0

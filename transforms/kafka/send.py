@@ -78,35 +78,57 @@ def produce(
     producer.poll(0)
 
 
+class Sender:
+    """A producer that counts what was sent, and keeps what did not arrive.
+
+    Args:
+        settings: Settings of librdkafka's producer, secrets by reference.
+
+    Attributes:
+        sent: Messages sent.
+        errors: Of those that are known not to have arrived.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        """Make the producer; see the class."""
+        self._producer = confluent_kafka.Producer({**SETTINGS, **resolve(settings)})
+        self.errors: list[Any] = []
+        self.sent = 0
+
+    def send(self, topic: str, message: Outgoing, **options: Any) -> None:
+        """Send a message, with further options of `confluent_kafka.Producer.produce`."""
+        produce(self._producer, topic, message, on_delivery=self._delivered, **options)
+        self.sent += 1
+
+    def flush(self, patience: float) -> int:
+        """Wait until all have arrived, so many seconds at most; return how many did not."""
+        return int(self._producer.flush(patience)) + len(self.errors)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.errors.append(error)
+
+
 class _SendFn(beam.DoFn):
     """Produce, and wait for the delivery reports at the end of each bundle."""
 
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
         self._topic = topic
-        self._settings = dict(settings)
+        self._settings = {"delivery.timeout.ms": DELIVERY_TIMEOUT * 1000, **settings}
 
     def setup(self) -> None:
-        timeout = {"delivery.timeout.ms": DELIVERY_TIMEOUT * 1000}
-        self._producer = confluent_kafka.Producer(
-            {**SETTINGS, **timeout, **resolve(self._settings)}
-        )
+        self._sender = Sender(self._settings)
 
     def start_bundle(self) -> None:
-        self._errors: list[str] = []
-        self._sent = 0
+        self._sender.sent, self._sender.errors = 0, []
 
     def process(self, element: Outgoing) -> None:
-        produce(self._producer, self._topic, element, on_delivery=self._delivered)
-        self._sent += 1
+        self._sender.send(self._topic, element)
 
     def finish_bundle(self) -> None:
-        left = self._producer.flush(DELIVERY_TIMEOUT + FLUSH_SLACK)
-        if self._errors or left:
-            why = self._errors[0] if self._errors else "no answer"
-            failed = len(self._errors) + left
-            raise SendError(f"{failed} of {self._sent} messages for {self._topic}: {why}")
-        count("messages_sent", self._sent)
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._errors.append(error.str())
+        failed, errors = self._sender.flush(DELIVERY_TIMEOUT + FLUSH_SLACK), self._sender.errors
+        sent = self._sender.sent
+        if failed:
+            why = errors[0].str() if errors else "no answer"
+            raise SendError(f"{failed} of {sent} messages for {self._topic}: {why}")
+        count("messages_sent", sent)

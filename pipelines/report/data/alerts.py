@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.report.data.choice import Choice
-from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.data.files import column_names, parquet_files, plain_table, read_batches
 from pipelines.report.text import natural
 from transforms.outputs import ALERTS
 
@@ -67,7 +67,7 @@ def alerts_of(output: str, choice: Choice) -> AlertLines | None:
     first: Any = None
     marks: dict[str, Any] = dict.fromkeys(choice.drawn)
     for batch in read_batches(paths, names):
-        table = _plain(batch)
+        table = plain_table(batch)
         met = table["model_id"].value_counts().to_pylist()
         for name, count in ((entry["values"], entry["counts"]) for entry in met):
             counts[name] = counts.get(name, 0) + count
@@ -78,15 +78,6 @@ def alerts_of(output: str, choice: Choice) -> AlertLines | None:
     if not counts:
         return None
     return AlertLines(counts, _alerts(first), [_alerts(marks[name]) for name in choice.drawn])
-
-
-def _plain(batch: pa.RecordBatch) -> Any:
-    """Return a batch as a table, model ids as strings and times as ns since 1970."""
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    columns["model_id"] = columns["model_id"].cast(pa.string())
-    if "time" in columns:
-        columns["time"] = columns["time"].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64())
-    return pa.table(columns)
 
 
 def _earliest(known: Any, table: Any, order: Sequence[str], most: int) -> Any:

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.data.files import read_lines
 from pipelines.report.text import SECOND, moment, natural
 from transforms.outputs import DIFFERENCES
 
@@ -85,15 +83,13 @@ def differences_of(output: str, run: Mapping[str, Any]) -> Differences | None:
     if not record:
         return None
     length = str(run["periods"]["length"])
-    paths = parquet_files(output, DIFFERENCES)
     spells: dict[str, list[dict[str, Any]]] = {}
     common: list[Difference] = []
-    for batch in read_batches(paths, column_names(paths)):
-        for line in _plain(batch):
-            if line["model_id"] is None:
-                common.append(_difference(line))
-            else:
-                spells.setdefault(line["model_id"], []).append(line)
+    for line in read_lines(output, DIFFERENCES):
+        if line["model_id"] is None:
+            common.append(_difference(line))
+        else:
+            spells.setdefault(line["model_id"], []).append(line)
     worst = [
         _difference(
             max(lines, key=lambda line: (line["state"] == "open", line["score"])),
@@ -106,14 +102,6 @@ def differences_of(output: str, run: Mapping[str, Any]) -> Differences | None:
     return Differences(
         length, record["judged"], len(worst), still, worst[:MOST_LISTED], common[:MOST_LISTED]
     )
-
-
-def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    for name in ("start", "noticed", "last"):
-        columns[name] = columns[name].cast(pa.int64())
-    lines: list[dict[str, Any]] = pa.table(columns).to_pylist()
-    return lines
 
 
 def _difference(line: Mapping[str, Any], spells: int = 1) -> Difference:

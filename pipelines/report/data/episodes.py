@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
 from kerneltrack.paths import join
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of, ns_of
-from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.data.files import read_lines
 from pipelines.report.text import MOST_NAMED, and_more, counted, few, natural
 from transforms.outputs import EPISODES
 
@@ -24,7 +23,6 @@ MOST_LISTED = 1_000
 MOST_BANDS = 100
 """Episodes that are drawn on the curves of a model, its worst."""
 MOST_CHANNELS = 3
-_TIMES = ("start", "last", "time", "detected")
 _HOUR = 3_600_000_000_000
 _LEAST_HOURS, _MANY_HOURS = 1, 36
 """A reference of so many hours at least, of a model that was seen for so many, misses a part of the
@@ -146,35 +144,32 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     if not run.get("reference"):
         return None
     channels = list((run.get("columns") or {}).get("features") or [])
-    paths = parquet_files(output, EPISODES)
-    names = column_names(paths)
-    back = _recovered(read_batches(paths, names))
+    back = _recovered(output)
     worst: dict[str, dict[str, Any]] = {}
     newest: dict[str, tuple[int, int, bool]] = {}
     seen: dict[str, set[int]] = {}
     noticed: list[tuple[int, str]] = []
     longest, pace, rows = 0, None, 0
-    for batch in read_batches(paths, names):
-        for line in _plain(batch):
-            model = line["model_id"]
-            if (model, line["episode"]) in back:
-                continue
-            numbers = seen.setdefault(model, set())
-            if line.get("detected") is not None and line["episode"] not in numbers:
-                noticed.append((line["detected"], model))
-            numbers.add(line["episode"])
-            rows, length = max(rows, line["index"]), line["index"] - line["start_index"]
-            if line.get("time") is not None and length > longest:
-                longest, pace = length, (line["time"] - line["start"]) / length
-            latest = line["episode"], line["index"], line["state"] == "open"
-            newest[model] = max(newest.get(model, latest), latest)
-            known = worst.get(model)
-            if known is not None and known["episode"] == line["episode"]:
-                later = line["index"] > known["index"]
-            else:
-                later = known is None or line["severity"] > known["severity"]
-            if later:
-                worst[model] = line
+    for line in read_lines(output, EPISODES):
+        model = line["model_id"]
+        if (model, line["episode"]) in back:
+            continue
+        numbers = seen.setdefault(model, set())
+        if line.get("detected") is not None and line["episode"] not in numbers:
+            noticed.append((line["detected"], model))
+        numbers.add(line["episode"])
+        rows, length = max(rows, line["index"]), line["index"] - line["start_index"]
+        if line.get("time") is not None and length > longest:
+            longest, pace = length, (line["time"] - line["start"]) / length
+        latest = line["episode"], line["index"], line["state"] == "open"
+        newest[model] = max(newest.get(model, latest), latest)
+        known = worst.get(model)
+        if known is not None and known["episode"] == line["episode"]:
+            later = line["index"] > known["index"]
+        else:
+            later = known is None or line["severity"] > known["severity"]
+        if later:
+            worst[model] = line
     found = [
         _off(line, channels, len(seen[model]), newest[model][-1]) for model, line in worst.items()
     ]
@@ -188,17 +183,14 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     return Episodes(len(found), still, total, found[:MOST_LISTED], *about)
 
 
-def _recovered(batches: Iterable[pa.RecordBatch]) -> set[tuple[str, int]]:
+def _recovered(output: str) -> set[tuple[str, int]]:
     """Return the episodes that turned out to be a return to what was normal before, by model."""
     newest: dict[tuple[str, int], tuple[int, bool]] = {}
-    for batch in batches:
-        columns = (
-            batch.column(name).to_pylist() for name in ("model_id", "episode", "index", "kind")
-        )
-        for model, number, index, kind in zip(*columns, strict=True):
-            known = newest.get((model, number))
-            if known is None or index >= known[0]:
-                newest[model, number] = index, kind == RECOVERED
+    for line in read_lines(output, EPISODES, ("model_id", "episode", "index", "kind")):
+        episode, index = (line["model_id"], line["episode"]), line["index"]
+        known = newest.get(episode)
+        if known is None or index >= known[0]:
+            newest[episode] = index, line["kind"] == RECOVERED
     return {episode for episode, (_, is_back) in newest.items() if is_back}
 
 
@@ -244,19 +236,16 @@ def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
 
     Cost: O(episodes) time, O(models) memory.
     """
-    paths = parquet_files(output, EPISODES)
-    names = column_names(paths)
     found: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in models}
-    for batch in read_batches(paths, names):
-        for line in _plain(batch):
-            own = found.get(line["model_id"])
-            if own is None:
-                continue
-            known = own.get(line["episode"])
-            if known is None or line["index"] > known["index"]:
-                own[line["episode"]] = line
-            if len(own) > MOST_BANDS:
-                del own[min(own, key=lambda number: own[number]["severity"])]
+    for line in read_lines(output, EPISODES):
+        own = found.get(line["model_id"])
+        if own is None:
+            continue
+        known = own.get(line["episode"])
+        if known is None or line["index"] > known["index"]:
+            own[line["episode"]] = line
+        if len(own) > MOST_BANDS:
+            del own[min(own, key=lambda number: own[number]["severity"])]
     return {name: [_band(own[number]) for number in sorted(own)] for name, own in found.items()}
 
 
@@ -264,17 +253,6 @@ def _band(line: dict[str, Any]) -> Band:
     times = None if line.get("start") is None else (line["start"], line["last"])
     rows = line["start_index"], line["last_index"]
     return Band(line["kind"], line["state"], rows, times, line["severity"], tuple(line["shares"]))
-
-
-def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return a batch's lines, times as ns since 1970."""
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    columns["model_id"] = columns["model_id"].cast(pa.string())
-    for name in _TIMES:
-        if name in columns:
-            columns[name] = columns[name].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64())
-    lines: list[dict[str, Any]] = pa.table(columns).to_pylist()
-    return lines
 
 
 def _off(line: dict[str, Any], channels: list[str], episodes: int, still: bool) -> Off:

@@ -70,6 +70,28 @@ def _batches(paths: Sequence[str], columns: Sequence[str], most: int) -> Iterato
             yield from (batch for batch in batches if batch.num_rows)
 
 
+def plain_table(batch: pa.RecordBatch) -> pa.Table:
+    """Return a batch as a table, times as ns since 1970, texts without dictionaries."""
+    columns = {}
+    for field in batch.schema:
+        column = batch.column(field.name)
+        if pa.types.is_timestamp(field.type):
+            column = column.cast(pa.timestamp("ns", field.type.tz)).cast(pa.int64())
+        elif pa.types.is_dictionary(field.type):
+            column = column.dictionary_decode()
+        columns[field.name] = column
+    return pa.table(columns)
+
+
+def read_lines(
+    output: str, folder: str, columns: Sequence[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the files of `output/folder` in order, with times as ns since 1970."""
+    paths = parquet_files(output, folder)
+    for batch in read_batches(paths, columns or column_names(paths)):
+        yield from plain_table(batch).to_pylist()
+
+
 def read_tables(
     output: str, folder: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:

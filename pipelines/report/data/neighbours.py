@@ -8,7 +8,7 @@ from typing import Any
 
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.report.data.episodes import MOST_CHANNELS
-from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.data.files import read_lines
 from transforms.outputs import NEIGHBOURS
 
 MOST_UNLIKE = 20
@@ -79,15 +79,13 @@ def fleet_of(output: str, run: Mapping[str, Any]) -> Neighbours | None:
     if not record.get("views"):
         return None
     channels = list((run.get("columns") or {}).get("features") or [])
-    paths = parquet_files(output, NEIGHBOURS)
     unlike: list[Unlike] = []
     places: list[tuple[float, float]] = []
-    for batch in read_batches(paths, column_names(paths)):
-        for line in batch.to_pylist():
-            if line["unlike"] and len(unlike) < MOST_UNLIKE:
-                unlike.append(_unlike(line, channels))
-            elif len(places) < MOST_PLACED:
-                places.append((line["x"], line["y"]))
+    for line in read_lines(output, NEIGHBOURS):
+        if line["unlike"] and len(unlike) < MOST_UNLIKE:
+            unlike.append(_unlike(line, channels))
+        elif len(places) < MOST_PLACED:
+            places.append((line["x"], line["y"]))
     counts = int(record["compared"]), int(record["of"])
     return Neighbours(*counts, list(record["views"]), int(record["unlike"]), unlike, places)
 

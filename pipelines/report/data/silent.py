@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from pipelines.report.data.files import column_names, parquet_files, read_batches
+from pipelines.report.data.files import read_lines
 from pipelines.report.text import natural
 from transforms.outputs import SILENT
 
@@ -61,23 +59,12 @@ def silent_of(output: str, run: Mapping[str, Any]) -> Silent | None:
     record = run.get(SILENT)
     if not record:
         return None
-    paths = parquet_files(output, SILENT)
     lines: dict[str, list[dict[str, Any]]] = {}
-    for batch in read_batches(paths, column_names(paths)):
-        for line in _plain(batch):
-            lines.setdefault(line["model_id"], []).append(line)
+    for line in read_lines(output, SILENT):
+        lines.setdefault(line["model_id"], []).append(line)
     devices = [_device(model, found) for model, found in lines.items()]
     devices.sort(key=lambda each: (each.until is not None, natural(each.model)))
     return Silent(record["after"], record["devices"], record["still"], devices)
-
-
-def _plain(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    columns["model_id"] = columns["model_id"].cast(pa.string())
-    for name in ("start", "end"):
-        columns[name] = columns[name].cast(pa.int64())
-    found: list[dict[str, Any]] = pa.table(columns).to_pylist()
-    return found
 
 
 def _device(model: str, lines: list[dict[str, Any]]) -> SilentDevice:
