@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.java import Java
 from pipelines.cluster.resolve import Jars
 from pipelines.cluster.settings import ClusterSettings
+from pipelines.cluster.turns import taken
 
 VERSION = 1
 LOCK = ".lock"
@@ -87,12 +87,9 @@ class Folder:
             ClusterError: if one is at it.
         """
         with (self.root / LOCK).open("w") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ClusterError(
-                    f"another command is starting or stopping the cluster in {self.root}"
-                ) from None
+            if not taken(handle.fileno()):
+                text = f"another command is starting or stopping the cluster in {self.root}"
+                raise ClusterError(text)
             yield
 
     def wipe(self) -> None:

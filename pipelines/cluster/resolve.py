@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import LIGHT_FLAGS, Java, find_java
+from pipelines.cluster.turns import locked
 from pipelines.cluster.versions import POMS, versions
 
 POLL = 0.1
@@ -96,7 +95,7 @@ def resolve(java: Java, interruption: Interruption, say: Callable[[str], None]) 
             "(on Debian: apt-get install openjdk-17-jdk-headless)"
         )
     cache.mkdir(parents=True, exist_ok=True)
-    with _exclusive(cache / "lock", interruption):
+    with locked(cache / "lock", interruption):
         # Another process may have been first.
         if not jars.folder.is_dir():
             products = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -104,18 +103,6 @@ def resolve(java: Java, interruption: Interruption, say: Callable[[str], None]) 
             say(f"Fetching {products} with Maven, once: some minutes, 350 MB (log: {log})")
             _build([maven], java, jars.folder, log, interruption)
     return jars
-
-
-@contextmanager
-def _exclusive(path: Path, interruption: Interruption) -> Iterator[None]:
-    with path.open("w") as handle:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                interruption.wait(POLL)
-        yield
 
 
 def _build(

@@ -25,17 +25,24 @@ def turn(interruption: Interruption) -> Iterator[None]:
         KeyboardInterrupt: if a signal came.
     """
     # Not in the cache's folder: clusters with different ones share the machine's ports too.
-    path = Path(tempfile.gettempdir()) / f"kerneltrack-{os.getuid()}.lock"
+    with locked(Path(tempfile.gettempdir()) / f"kerneltrack-{os.getuid()}.lock", interruption):
+        yield
+
+
+@contextmanager
+def locked(path: Path, interruption: Interruption) -> Iterator[None]:
+    """Wait until a file can be locked, and hold it; arguments and errors as of `turn`."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        while not _taken(handle):
+        while not taken(handle):
             interruption.wait(POLL)
         yield
     finally:
         os.close(handle)
 
 
-def _taken(handle: int) -> bool:
+def taken(handle: int) -> bool:
+    """Lock an open file, unless another process has done so."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

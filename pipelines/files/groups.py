@@ -42,10 +42,9 @@ def groups_of(files: Input, column: str) -> dict[str, str]:
         wanted[files.columns.model_id] = pa.string()
     found: dict[str, str] = {}
     for info in files.infos:
-        for piece in info.pieces:
-            for rows in piece.read(wanted):
-                if column in rows.batch.schema.names:
-                    _add(rows.batch, files, column, info.path, found)
+        for rows in info.read(wanted):
+            if column in rows.batch.schema.names:
+                _add(rows.batch, files, column, info.path, found)
     return found
 
 

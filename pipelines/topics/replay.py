@@ -81,10 +81,9 @@ class Replay:
             raise ConfigError("--time", "", "the column of the rows' times")
         tables, parts = [], []
         for source, info in enumerate(files.infos):
-            for piece in info.pieces:
-                for rows in piece.read(columns.requests):
-                    tables.append(pa.Table.from_batches([rows.batch.select([*columns.requests])]))
-                    parts.append(_placed(rows, source, columns))
+            for rows in info.read(columns.requests):
+                tables.append(pa.Table.from_batches([rows.batch.select([*columns.requests])]))
+                parts.append(_placed(rows, source, columns))
         table = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
         times, ids, usable = (np.concatenate([part[i] for part in parts]) for i in range(3))
         self.local = functools.reduce(LocalTimes.plus, (part[3] for part in parts))

@@ -14,10 +14,9 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import KerneltrackError
-from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.kafka.gather import NOT_IN_KAFKA, Reason, dead_letter
-from transforms.kafka.messages import Message, offset_and_place
+from transforms.kafka.messages import Message, refused_rows
 from transforms.kafka.secrets import resolve
 
 MOST_ROWS = 262_144
@@ -75,19 +74,10 @@ class FetchFn(beam.DoFn):
         self, element: Failures, timestamp: Any = beam.DoFn.TimestampParam
     ) -> Iterator[WindowedValue]:
         """Take rows in."""
-        failed = Chunk(element.batch)
-        offsets, places = offset_and_place(failed.column("row"))
-        found = zip(
-            failed.column("source").tolist(),
-            offsets.tolist(),
-            places.tolist(),
-            element.batch.column("reason").to_pylist(),
-            strict=True,
-        )
-        for partition, offset, place, text in found:
+        for partition, offset, place, text in refused_rows(element.batch):
             messages = self._reasons.setdefault(partition, {})
             messages.setdefault(offset, []).append(Reason(place, text))
-        self._rows += len(failed)
+        self._rows += element.batch.num_rows
         self._earliest = min(self._earliest, timestamp)
         if self._rows >= MOST_ROWS:
             yield from self.finish_bundle()

@@ -24,9 +24,9 @@ from transforms.kafka.messages import (
     BadMessageError,
     Message,
     batch_of,
-    offset_and_place,
     position,
     records_of,
+    refused_rows,
 )
 from transforms.metrics import count
 from transforms.read.columns import Columns
@@ -190,7 +190,7 @@ class Gathering:
             good.local.add_to_counters(self._counted_as)
             good.merged.add_to_counters(self._counted_as)
             if failed.batch.num_rows:
-                self._refuse_rows(Chunk(failed.batch), group)
+                self._refuse_rows(failed.batch, group)
         count("messages_read", len(self._messages))
         count(f"{self._counted_as}_read", self.rows)
         good_rows = sum(len(part) + part.merged.rows + part.merged.unnamed for part in parsed)
@@ -335,21 +335,13 @@ class Gathering:
     def _refuse(self, number: int, place: int, text: str) -> None:
         self._reasons.setdefault(number, []).append(Reason(place, fit(text)))
 
-    def _refuse_rows(self, failed: Chunk, group: _MessageGroup) -> None:
+    def _refuse_rows(self, failed: pa.RecordBatch, group: _MessageGroup) -> None:
         """Sort the failures of `parse` by their messages."""
         records = dict(
             zip(zip(group.messages, group.places, strict=True), group.records, strict=False)
         )
         where = {(m.partition, m.offset): number for number, m in enumerate(self._messages)}
-        offsets, places = offset_and_place(failed.column("row"))
-        found = zip(
-            failed.column("source").tolist(),
-            offsets.tolist(),
-            places.tolist(),
-            failed.batch.column("reason").to_pylist(),
-            strict=True,
-        )
-        for partition, offset, place, text in found:
+        for partition, offset, place, text in refused_rows(failed):
             number = where[partition, offset]
             record = records.get((number, place))
             features = () if record is None else self._columns.features

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 import fastavro
@@ -65,6 +65,13 @@ def offset_and_place(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Take `position` apart."""
     return row >> ROW_BITS, row & (MOST_ROWS - 1)
+
+
+def refused_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, int, str]]:
+    """Yield partition, offset and place of rows that `parse` refused, and why."""
+    offsets, places = offset_and_place(batch.column("row").to_numpy())
+    columns = batch.column("source").to_pylist(), offsets.tolist(), places.tolist()
+    return zip(*columns, batch.column("reason").to_pylist(), strict=True)
 
 
 def records_of(

@@ -474,16 +474,15 @@ def _without_missing(infos: Sequence[FileInfo], columns: Columns) -> Columns:
     wanted = {feature.name: columns.requests[feature.name] for feature in columns.features}
     missing = np.zeros(columns.width, dtype=bool)
     for info in infos:
-        for piece in info.pieces:
-            for rows in piece.read(wanted):
-                batch, wrong = read_texts(rows.batch, columns.features)
-                matrix, _ = without_nulls(
-                    to_matrix(batch, columns.features, columns.dtype), columns.nulls
-                )
-                # A row with a value that is no number fails, whatever else it lacks.
-                unread = {place for place, _ in rows.unread}
-                unread.update(at for each in wrong for at in np.flatnonzero(each.rows).tolist())
-                missing |= np.isnan(np.delete(matrix, list(unread), axis=0)).any(axis=0)
+        for rows in info.read(wanted):
+            batch, wrong = read_texts(rows.batch, columns.features)
+            matrix, _ = without_nulls(
+                to_matrix(batch, columns.features, columns.dtype), columns.nulls
+            )
+            # A row with a value that is no number fails, whatever else it lacks.
+            unread = {place for place, _ in rows.unread}
+            unread.update(at for each in wrong for at in np.flatnonzero(each.rows).tolist())
+            missing |= np.isnan(np.delete(matrix, list(unread), axis=0)).any(axis=0)
     if missing.all():
         raise ConfigError("missing", "drop", "'fail' or 'hold': every channel has missing values")
     features, start = [], 0

@@ -113,6 +113,14 @@ def codes_of(encoded: pa.DictionaryArray) -> npt.NDArray[np.int64]:
     return cast("npt.NDArray[np.int64]", codes.to_numpy(zero_copy_only=False))
 
 
+def rank_of(codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return how many of the rows before each have its code."""
+    order = np.argsort(codes, kind="stable")
+    ordered, rank = codes[order], np.empty(len(codes), dtype=np.int64)
+    rank[order] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
+    return rank
+
+
 def texts_of(values: pa.Array) -> list[str | None]:
     """Return values as texts; None for null and for bytes that are not UTF-8."""
     if is_text(values.type):

@@ -234,9 +234,8 @@ def _timed(info: FileInfo, columns: Columns) -> Iterator[tuple[PieceRows, Times]
         for name in (columns.model_id, *columns.times)
         if name is not None
     }
-    for piece in info.pieces:
-        for rows in piece.read(wanted):
-            yield rows, read_times(time_column(rows.batch, columns), columns)
+    for rows in info.read(wanted):
+        yield rows, read_times(time_column(rows.batch, columns), columns)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kerneltrack.errors import ConfigError, shorten
 from transforms.read.formats.base import FileInfo
 from transforms.read.formats.head import MARKS
-from transforms.read.kinds import codes_of, encode, is_text, texts_of, value_type
+from transforms.read.kinds import codes_of, encode, is_text, rank_of, texts_of, value_type
 from transforms.read.numbers import PLAIN, BoolArray, Numbers, values_of
 from transforms.read.text_columns import Texts
 
@@ -239,12 +239,11 @@ def _scan(infos: Sequence[FileInfo], table: LongTable) -> dict[str, _Seen]:
             name: pa.string() if info.is_text(name) else info.schema.field(name).type
             for name in (table.metric, table.value)
         }
-        for piece in info.pieces:
-            for rows in piece.read(requests):
-                _look_at(rows.batch, table, seen)
-                if len(seen) > MOST_METRICS:
-                    allowed = f"a column of at most {MOST_METRICS:,} different names"
-                    raise ConfigError("metric", table.metric, allowed)
+        for rows in info.read(requests):
+            _look_at(rows.batch, table, seen)
+            if len(seen) > MOST_METRICS:
+                allowed = f"a column of at most {MOST_METRICS:,} different names"
+                raise ConfigError("metric", table.metric, allowed)
     return seen
 
 
@@ -260,7 +259,7 @@ def _look_at(batch: pa.RecordBatch, table: LongTable, seen: dict[str, _Seen]) ->
     looked = np.array([each.looks < _LOOKS for each in own])[cells.name]
     if cells.wrong.any():
         names = cells.name[given]
-        looked[given] = np.array([each.looks for each in own])[names] + _rank(names) < _LOOKS
+        looked[given] = np.array([each.looks for each in own])[names] + rank_of(names) < _LOOKS
         _look_at_texts(batch.column(table.value), cells, looked, own)
     numbers = np.bincount(cells.name[is_number], minlength=size).tolist()
     plain = np.bincount(cells.name[is_number & looked], minlength=size).tolist()
@@ -269,14 +268,6 @@ def _look_at(batch: pa.RecordBatch, table: LongTable, seen: dict[str, _Seen]) ->
         each.numbers += numbers[place]
         each.plain |= plain[place] > 0
         each.looks += values[place]
-
-
-def _rank(codes: IntArray) -> IntArray:
-    """Return how many of the rows before each have its code."""
-    order = np.argsort(codes, kind="stable")
-    ordered, rank = codes[order], np.empty(len(codes), dtype=np.int64)
-    rank[order] = np.arange(len(codes)) - np.searchsorted(ordered, ordered)
-    return rank
 
 
 def _look_at_texts(

@@ -351,9 +351,8 @@ def parsed_of(infos: Sequence[FileInfo], columns: Columns) -> Iterator[tuple[Par
         DataError: if a file cannot be read.
     """
     for source, info in enumerate(infos):
-        for piece in info.pieces:
-            for batch in piece.read(columns.requests):
-                yield parse(batch, source, columns)
+        for rows in info.read(columns.requests):
+            yield parse(rows, source, columns)
 
 
 def select(parsed: ParsedRows, keep: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> ParsedRows:

@@ -207,7 +207,7 @@ def _read_merged(
     values: dict[tuple[int, int], Floats] = {}
     read = 0
     for source, info in enumerate(inputs.infos):
-        for rows in (rows for piece in info.pieces for rows in piece.read(inputs.columns.requests)):
+        for rows in info.read(inputs.columns.requests):
             good, _ = parse(rows, source, inputs.columns)
             read += len(rows.row)
             times = np.zeros(0, np.int64) if good.time is None else good.time

@@ -29,6 +29,7 @@ from pipelines.report.data.files import parquet_files, read_batches
 from pipelines.report.data.groups import Arrays, Bins, Blocks, Groups, Part
 from pipelines.report.text import counted, figure, span
 from transforms.outputs import MISMATCH
+from transforms.read.kinds import rank_of
 
 KINDS = ("fixed", "sliding", "moving")
 """Windows of event time, and the moving window of the last N rows; other kinds are passed over."""
@@ -239,21 +240,11 @@ def _blocks(paths: Sequence[str], found: MismatchWindows, drawn: Ints) -> Blocks
         kept = np.flatnonzero((slots[group] >= 0) & windows["measured"])
         slot, values = slots[group[kept]], {name: part[kept] for name, part in windows.items()}
         place = np.where(
-            one_by_one[slot], filled[slot] + _rank(slot), values["index"] // per_block[slot]
+            one_by_one[slot], filled[slot] + rank_of(slot), values["index"] // per_block[slot]
         )
         filled += np.bincount(slot, minlength=len(drawn))
         blocks.put(slot, place, values)
     return blocks
-
-
-def _rank(group: Ints) -> Ints:
-    """Return how many of the same group stand before each."""
-    order = np.argsort(group, kind="stable")
-    counts = np.bincount(group)
-    first = np.cumsum(counts) - counts
-    rank = np.empty(len(group), dtype=np.int64)
-    rank[order] = np.arange(len(group)) - first[group[order]]
-    return rank
 
 
 def window_curve(part: Part, most: int, start: int | None) -> dict[str, Floats]:

@@ -15,10 +15,10 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from kerneltrack.errors import DataError, one_line
+from kerneltrack.errors import DataError
 from transforms.read.format_options import FormatOptions
 from transforms.read.formats.base import FileInfo, Piece, PieceRows, batch_rows
-from transforms.read.formats.files import open_file
+from transforms.read.formats.files import open_file, parsing
 from transforms.read.formats.records import TYPING_RECORDS, Paths, Record, columns_of, rows_of
 
 _MOST_RECORDS = 16_384
@@ -47,7 +47,7 @@ class AvroPiece(Piece):
         row = self.first_row
         with _records_in(self.path) as records:
             while True:
-                with _parsing(self.path, f"after row {row}"):
+                with parsing(self.path, f"after row {row}"):
                     part = list(itertools.islice(records, size))
                 if not part:
                     return
@@ -62,22 +62,10 @@ def inspect_avro(path: str, options: FormatOptions) -> FileInfo:
         DataError: if it is no Avro file, or its schema is not that of a record.
     """
     del options
-    with _records_in(path) as records, _parsing(path):
+    with _records_in(path) as records, parsing(path):
         first = list(itertools.islice(records, TYPING_RECORDS))
     schema, paths = columns_of(path, first)
     return FileInfo(path, "avro", schema, None, (AvroPiece(path, 0, None, paths),), text=True)
-
-
-@contextmanager
-def _parsing(path: str, position: str | None = None) -> Iterator[None]:
-    """Turn whatever a damaged file makes the parser raise into a DataError."""
-    try:
-        yield
-    except DataError:
-        raise
-    # It has errors of its own, those of JSON, and any of Python's.
-    except Exception as error:
-        raise DataError(path, f"cannot be read: {one_line(error)}", position) from error
 
 
 @contextmanager
@@ -88,7 +76,7 @@ def _records_in(path: str) -> Iterator[Iterator[Record]]:
         DataError: as `inspect_avro`.
     """
     with open_file(path) as handle:
-        with _parsing(path):
+        with parsing(path):
             reader: Any = fastavro.reader(handle)
             kind = reader.writer_schema
         if not isinstance(kind, dict) or kind.get("type") != "record":

@@ -214,6 +214,11 @@ class FileInfo:
         """Check whether a column's values are text, so that they can be read as another type."""
         return self.text or name in self.constants
 
+    def read(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
+        """Stream the rows of all pieces, in order; see `Piece.read`."""
+        for piece in self.pieces:
+            yield from piece.read(columns)
+
     def first(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
         """Return the first rows of the first piece that has any; see `Piece.first`."""
         found = (piece.first(columns, most) for piece in self.pieces)

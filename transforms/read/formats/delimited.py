@@ -17,10 +17,8 @@ from transforms.read.format_options import NULL_VALUES, FormatOptions
 from transforms.read.formats.base import (
     FileInfo,
     NoLine,
-    Piece,
     PieceRows,
     Suggested,
-    batch_rows,
     check_names,
 )
 from transforms.read.formats.endings import split_ending
@@ -39,7 +37,7 @@ from transforms.read.formats.head import (
     names_of,
     special_of,
 )
-from transforms.read.formats.lines import BLOCK_BYTES, Lines, read_lines
+from transforms.read.formats.lines import BLOCK_BYTES, Lines, TextPiece, read_lines
 
 _TYPING_LINES = 20_000
 """Types are guessed from this many lines at most."""
@@ -71,7 +69,7 @@ _PAMAP2_EXCLUDED = {"heart_rate": "measured at 9 Hz, missing in most rows"} | {
 
 
 @dataclass(frozen=True)
-class DelimitedPiece(Piece):
+class DelimitedPiece(TextPiece):
     """A whole file of delimited text.
 
     Attributes:
@@ -88,35 +86,11 @@ class DelimitedPiece(Piece):
     encoding: str
     skip: int = 0
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
-        """Stream the named columns, parsed as the given types."""
-        row = self.first_row
-        for lines in self.blocks():
-            yield from self._rows(lines, row, columns)
-            row += len(lines)
-
-    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
-        """Return at most so many of the first rows: no more lines than these are parsed."""
-        for lines in self.blocks():
-            return next(self._rows(lines.slice(0, most), self.first_row, columns))
-        return None
-
-    def _rows(
-        self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]
-    ) -> Iterator[PieceRows]:
-        step = batch_rows(columns)
+    def rows_of(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> PieceRows:
+        """Parse lines as the given types."""
         parsed = parse_fields(lines, self.dialect, columns)
         bad = [(row + at, reason) for at, reason in parsed.bad]
-        numbers = parsed.good + row
-        for start in range(0, max(1, len(numbers)), step):
-            part = slice(start, start + step)
-            unread = [
-                (place - start, reason)
-                for place, reason in parsed.unread
-                if start <= place < start + step
-            ]
-            yield PieceRows(parsed.batch.slice(start, step), numbers[part], bad, unread)
-            bad = []
+        return PieceRows(parsed.batch, parsed.good + row, bad, parsed.unread)
 
     def blocks(self) -> Iterator[Lines]:
         """Stream the data lines: without header, blank lines and comments."""

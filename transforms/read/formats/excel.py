@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import csv
 import importlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from typing import IO, Any
 
-from kerneltrack.errors import ConfigError, DataError, one_line
+from kerneltrack.errors import ConfigError, DataError
 from transforms.read.format_options import FormatOptions
 from transforms.read.formats.base import FileInfo
 from transforms.read.formats.delimited import inspect_csv
-from transforms.read.formats.files import open_file
+from transforms.read.formats.files import open_file, parsing
 from transforms.read.formats.spool import new_file
 
 _EXACT = 2**53
@@ -33,7 +31,7 @@ def inspect_excel(path: str, options: FormatOptions) -> FileInfo:
         DataError: if it is no workbook, or its cells are no table.
     """
     stored = new_file("sheet.csv")
-    with open_file(path) as handle, _parsing(path):
+    with open_file(path) as handle, parsing(path):
         sheet = _sheet(_workbook(handle), path, options.sheet)
         with open(stored, "w", encoding="utf-8", newline="") as file:
             _write(sheet, file)
@@ -49,18 +47,6 @@ def inspect_excel(path: str, options: FormatOptions) -> FileInfo:
 def _workbook(handle: IO[bytes]) -> Any:
     # An extra: mypy and a lean installation do without it.
     return importlib.import_module("python_calamine").CalamineWorkbook.from_filelike(handle)
-
-
-@contextmanager
-def _parsing(path: str) -> Iterator[None]:
-    """Turn whatever a damaged workbook makes the parser raise into a DataError."""
-    try:
-        yield
-    except (ConfigError, DataError, ModuleNotFoundError):
-        raise
-    # It has errors of its own for each format.
-    except Exception as error:
-        raise DataError(path, f"cannot be read: {one_line(error)}") from error
 
 
 def _sheet(workbook: Any, path: str, name: str | None) -> Any:

@@ -17,7 +17,7 @@ from typing import IO, cast
 
 import pyarrow as pa
 
-from kerneltrack.errors import DataError, one_line
+from kerneltrack.errors import ConfigError, DataError, one_line
 from kerneltrack.paths import as_stored, is_local, remote
 from transforms.read.formats import signatures
 from transforms.read.formats.endings import split_ending
@@ -86,6 +86,17 @@ def reading(path: str, position: str | None = None) -> Iterator[None]:
         raise
     except READ_ERRORS as error:
         raise DataError(path, _reason(error), position) from error
+
+
+@contextmanager
+def parsing(path: str, position: str | None = None) -> Iterator[None]:
+    """Turn whatever a damaged file makes a parser with errors of its own raise into a DataError."""
+    try:
+        yield
+    except (ConfigError, DataError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise DataError(path, f"cannot be read: {one_line(error)}", position) from error
 
 
 def open_file(path: str) -> IO[bytes]:

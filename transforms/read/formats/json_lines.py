@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
 from transforms.read.format_options import FormatOptions
-from transforms.read.formats.base import FileInfo, NoLine, Piece, PieceRows, batch_rows
-from transforms.read.formats.lines import Lines, first_block, read_lines
+from transforms.read.formats.base import FileInfo, NoLine, PieceRows
+from transforms.read.formats.lines import Lines, TextPiece, first_block, read_lines
 from transforms.read.formats.records import TYPING_RECORDS, Paths, Record, columns_of, rows_of
 
 _HEAD = 1_000
@@ -27,7 +27,7 @@ _PROMETHEUS_JQ = (
 
 
 @dataclass(frozen=True)
-class JsonLinesPiece(Piece):
+class JsonLinesPiece(TextPiece):
     """A whole file of JSON lines.
 
     Attributes:
@@ -38,21 +38,6 @@ class JsonLinesPiece(Piece):
     encoding: str
     paths: Paths
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
-        """Stream the named columns, converted to the given types."""
-        row, step = self.first_row, batch_rows(columns)
-        for lines in self.blocks():
-            for start in range(0, len(lines), step):
-                part = lines.slice(start, start + step)
-                yield self._rows(part, row, columns)
-                row += len(part)
-
-    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
-        """Return at most so many of the first rows: no more lines than these are parsed."""
-        for lines in self.blocks():
-            return self._rows(lines.slice(0, most), self.first_row, columns)
-        return None
-
     def blocks(self) -> Iterator[Lines]:
         """Stream the lines that are not blank."""
         for block in read_lines(self.path, self.encoding):
@@ -60,7 +45,8 @@ class JsonLinesPiece(Piece):
             if len(lines):
                 yield lines
 
-    def _rows(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> PieceRows:
+    def rows_of(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> PieceRows:
+        """Convert the objects' values to the given types."""
         records, good, bad = _records_of(lines)
         refused = [(row + at, why) for at, why in bad.items()]
         return rows_of(records, good + row, refused, self.paths, columns)

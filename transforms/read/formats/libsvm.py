@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from kerneltrack.errors import DataError, shorten
 from transforms.read.format_options import MAX_WIDTH, FormatOptions
-from transforms.read.formats.base import FileInfo, Piece, PieceRows, Suggested, batch_rows
+from transforms.read.formats.base import FileInfo, PieceRows, Suggested
 from transforms.read.formats.delimited import collapse_blanks
 from transforms.read.formats.fields import Dialect, parse_fields
-from transforms.read.formats.lines import Lines, read_lines
+from transforms.read.formats.lines import Lines, TextPiece, read_lines
 
 LABEL, MATRIX = "label", "x"
 """The two columns of every LIBSVM file."""
@@ -30,7 +30,7 @@ _PAIR_TYPES = {"index": pa.int64(), "value": pa.float64()}
 
 
 @dataclass(frozen=True)
-class LibsvmPiece(Piece):
+class LibsvmPiece(TextPiece):
     """A whole LIBSVM file.
 
     Attributes:
@@ -39,20 +39,15 @@ class LibsvmPiece(Piece):
 
     zero_based: bool
 
-    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
-        """Stream rows; the matrix is as wide as the wanted type of column x says."""
+    def rows_of(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> PieceRows:
+        """Parse rows; the matrix is as wide as the wanted type of column x says."""
         width = columns[MATRIX].list_size if MATRIX in columns else None
-        step, row = batch_rows(columns), self.first_row
-        for lines in self.blocks():
-            for start in range(0, len(lines), step):
-                part = lines.slice(start, start + step)
-                tokens = _Tokens.of(part, self.zero_based, width)
-                good = np.flatnonzero(~tokens.is_bad)
-                arrays = [_column(name, tokens, good, width) for name in columns]
-                batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
-                bad = [(row + i, tokens.bad[i]) for i in sorted(tokens.bad)]
-                yield PieceRows(batch, good + row, bad)
-                row += len(part)
+        tokens = _Tokens.of(lines, self.zero_based, width)
+        good = np.flatnonzero(~tokens.is_bad)
+        arrays = [_column(name, tokens, good, width) for name in columns]
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        bad = [(row + i, tokens.bad[i]) for i in sorted(tokens.bad)]
+        return PieceRows(batch, good + row, bad)
 
     def blocks(self) -> Iterator[Lines]:
         """Stream the data lines: tokens divided by one space, no comments, no blank lines."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kerneltrack.errors import DataError
+from transforms.read.formats.base import Piece, PieceRows, batch_rows
 from transforms.read.formats.files import decompressed, open_file, reading
 from transforms.read.formats.signatures import no_text
 
@@ -138,6 +141,35 @@ class Lines:
             ends = ends[np.searchsorted(quotes, ends) % 2 == 0]
         size = int(ends[-1]) + 1 if len(ends) else 0
         return Lines(data[:size], ends)
+
+
+@dataclass(frozen=True)
+class TextPiece(Piece):
+    """A whole file of text, a line a row."""
+
+    @abstractmethod
+    def blocks(self) -> Iterator[Lines]:
+        """Stream the lines that are rows, as a block of some at a time."""
+
+    @abstractmethod
+    def rows_of(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> PieceRows:
+        """Return lines as rows, the first of which has this number; columns as `read`."""
+
+    def read_stored(self, columns: Mapping[str, pa.DataType]) -> Iterator[PieceRows]:
+        """Stream the named columns, as the given types."""
+        row, step = self.first_row, batch_rows(columns)
+        for lines in self.blocks():
+            for start in range(0, len(lines), step):
+                part = lines.slice(start, start + step)
+                yield self.rows_of(part, row, columns)
+                row += len(part)
+
+    def first_stored(self, columns: Mapping[str, pa.DataType], most: int) -> PieceRows | None:
+        """Return at most so many of the first rows: no more lines than these are parsed."""
+        for lines in self.blocks():
+            part = lines.slice(0, min(most, batch_rows(columns)))
+            return self.rows_of(part, self.first_row, columns)
+        return None
 
 
 def read_lines(path: str, encoding: str = "utf-8", quote: int | None = None) -> Iterator[Lines]:

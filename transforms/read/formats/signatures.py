@@ -33,10 +33,14 @@ class Other(NamedTuple):
     Attributes:
         name: Its name, with its article.
         how: How to make a file that is read.
+        endings: Of its files.
+        marks: What may be the first bytes of its files, a NUL soon after them.
     """
 
     name: str
     how: str
+    endings: tuple[str, ...] = ()
+    marks: tuple[bytes, ...] = ()
 
     def reason(self) -> str:
         """Return why a file cannot be read."""
@@ -47,72 +51,86 @@ def _by_pandas(call: str) -> str:
     return f"convert it (in Python pandas.{call}('FILE').to_parquet('FILE.parquet'))"
 
 
-_SQLITE = Other(
-    "an SQLite database",
-    "convert a table (sqlite3 -csv -header FILE 'SELECT * FROM NAME' > NAME.csv)",
+_DUCK = Other(
+    "a DuckDB database", "convert a table (in duckdb: COPY NAME TO 'NAME.parquet')", (".duckdb",)
 )
-_DUCK = Other("a DuckDB database", "convert a table (in duckdb: COPY NAME TO 'NAME.parquet')")
-_HDF = Other("an HDF5 file", _by_pandas("read_hdf"))
-_MATLAB = Other(
-    "a MATLAB file", "convert a table (in MATLAB: writetable(NAME, 'NAME.csv') or parquetwrite)"
-)
-_PICKLE = Other("a pickle, which may run any code when it is read", _by_pandas("read_pickle"))
-_XML = Other("XML", _by_pandas("read_xml"))
+_XML = Other("XML", _by_pandas("read_xml"), (".xml",))
 _TRACKS = Other(
-    "a file of GPS tracks", "convert it (gpsbabel -i gpx -f FILE -o unicsv -F FILE.csv)"
+    "a file of GPS tracks",
+    "convert it (gpsbabel -i gpx -f FILE -o unicsv -F FILE.csv)",
+    (".gpx", ".tcx", ".fit"),
 )
-EXCEL = Other("an Excel workbook", "try --format excel")
-_NETCDF = Other(
-    "a netCDF file",
-    "convert it (in Python xarray.open_dataset('FILE').to_dataframe().to_parquet('FILE.parquet'))",
+EXCEL = Other("an Excel workbook", "try --format excel", (), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",))
+FEATHER1 = Other("Feather version 1", _by_pandas("read_feather"), (), (b"FEA1",))
+TAR = Other("a tar archive", "unpack it first (tar xf FILE)", (".tar", ".tgz", ".tbz2", ".txz"))
+_OTHERS = (
+    *(
+        Other(f"a file of {name}", f"try --format {name}", (), (mark,))
+        for mark, name in READ.items()
+    ),
+    Other(
+        "an SQLite database",
+        "convert a table (sqlite3 -csv -header FILE 'SELECT * FROM NAME' > NAME.csv)",
+        (".sqlite", ".sqlite3", ".db"),
+        (b"SQLite format 3\0",),
+    ),
+    _DUCK,
+    Other(
+        "an HDF5 file",
+        _by_pandas("read_hdf"),
+        (".h5", ".hdf5", ".hdf"),
+        (b"\x89HDF\r\n\x1a\n",),
+    ),
+    Other(
+        "a MATLAB file",
+        "convert a table (in MATLAB: writetable(NAME, 'NAME.csv') or parquetwrite)",
+        (".mat",),
+        (b"MATLAB 5.0 MAT-file",),
+    ),
+    Other(
+        "a pickle, which may run any code when it is read",
+        _by_pandas("read_pickle"),
+        (".pkl", ".pickle"),
+        tuple(bytes([0x80, version]) for version in range(2, 6)),
+    ),
+    _XML,
+    _TRACKS,
+    EXCEL,
+    Other(
+        "a netCDF file",
+        "convert it (in Python "
+        "xarray.open_dataset('FILE').to_dataframe().to_parquet('FILE.parquet'))",
+        (".nc",),
+        (b"CDF\x01", b"CDF\x02"),
+    ),
+    Other(
+        "a TDMS file",
+        "convert it (in Python "
+        "nptdms.TdmsFile.read('FILE').as_dataframe().to_parquet('FILE.parquet'))",
+        (".tdms",),
+        (b"TDSm",),
+    ),
+    Other(
+        "an MDF file",
+        "convert it (in Python asammdf.MDF('FILE').to_dataframe().to_parquet('FILE.parquet'))",
+        (".mf4", ".mdf"),
+        (b"MDF     ",),
+    ),
+    Other("R's", "convert it (arrow::write_parquet in R)", (".rds", ".rdata")),
+    Other("an SPSS file", _by_pandas("read_spss"), (".sav",)),
+    Other("a Stata file", _by_pandas("read_stata"), (".dta",)),
+    Other("a SAS file", _by_pandas("read_sas"), (".sas7bdat",)),
+    FEATHER1,
+    TAR,
+    Other(
+        "an archive", "unpack it first", (".7z", ".rar"), (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
+    ),
 )
-_TDMS = Other(
-    "a TDMS file",
-    "convert it (in Python nptdms.TdmsFile.read('FILE').as_dataframe().to_parquet('FILE.parquet'))",
-)
-_MDF = Other(
-    "an MDF file",
-    "convert it (in Python asammdf.MDF('FILE').to_dataframe().to_parquet('FILE.parquet'))",
-)
-FEATHER1 = Other("Feather version 1", _by_pandas("read_feather"))
-TAR = Other("a tar archive", "unpack it first (tar xf FILE)")
-_ARCHIVE = Other("an archive", "unpack it first")
 
-BY_ENDING = {
-    **dict.fromkeys((".sqlite", ".sqlite3", ".db"), _SQLITE),
-    ".duckdb": _DUCK,
-    **dict.fromkeys((".h5", ".hdf5", ".hdf"), _HDF),
-    ".mat": _MATLAB,
-    **dict.fromkeys((".pkl", ".pickle"), _PICKLE),
-    ".xml": _XML,
-    **dict.fromkeys((".gpx", ".tcx", ".fit"), _TRACKS),
-    ".nc": _NETCDF,
-    ".tdms": _TDMS,
-    **dict.fromkeys((".mf4", ".mdf"), _MDF),
-    **dict.fromkeys((".rds", ".rdata"), Other("R's", "convert it (arrow::write_parquet in R)")),
-    ".sav": Other("an SPSS file", _by_pandas("read_spss")),
-    ".dta": Other("a Stata file", _by_pandas("read_stata")),
-    ".sas7bdat": Other("a SAS file", _by_pandas("read_sas")),
-    **dict.fromkeys((".tar", ".tgz", ".tbz2", ".txz"), TAR),
-    **dict.fromkeys((".7z", ".rar"), _ARCHIVE),
-}
+BY_ENDING = {ending: other for other in _OTHERS for ending in other.endings}
 """Formats that are not read, by the ending of their files."""
 
-_BINARY = {
-    **{marks: Other(f"a file of {name}", f"try --format {name}") for marks, name in READ.items()},
-    b"FEA1": FEATHER1,
-    b"SQLite format 3\0": _SQLITE,
-    b"\x89HDF\r\n\x1a\n": _HDF,
-    b"MATLAB 5.0 MAT-file": _MATLAB,
-    b"CDF\x01": _NETCDF,
-    b"CDF\x02": _NETCDF,
-    b"TDSm": _TDMS,
-    b"MDF     ": _MDF,
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": EXCEL,
-    b"7z\xbc\xaf\x27\x1c": _ARCHIVE,
-    b"Rar!\x1a\x07": _ARCHIVE,
-    **{bytes([0x80, version]): _PICKLE for version in range(2, 6)},
-}
+_BINARY = {marks: other for other in _OTHERS for marks in other.marks}
 _MARKED = {b"<?xml": _XML, b"<gpx": _TRACKS}
 
 
