@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,11 +20,13 @@ from pipelines.cluster.configure import (
     task_memory,
 )
 from pipelines.cluster.folder import Cluster
+from pipelines.cluster.identity import identity
 from pipelines.cluster.java import LIGHT_FLAGS
 from pipelines.cluster.probes import ask_flink, grpc_answers, kafka_answers
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import HOST
 
+RECORD_PATIENCE = 30.0
 # What Flink 1.19 reaches into on Java 17.
 OPENED = (
     *("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util"),
@@ -228,7 +231,15 @@ def start(cluster: Cluster, part: ClusterPart, restarts: int = 0) -> int:
     )
 
 
-def started(cluster: Cluster, name: str, pid: int) -> Process | None:
-    """Return the record of a part, once the process with this id has written it."""
-    process = records.read(cluster.folder.run, name)
-    return process if process is not None and process.pid == pid else None
+def recorded(cluster: Cluster, name: str, pid: int) -> Process | None:
+    """Return the record of a process just started, or None if it ended without writing one."""
+    deadline = time.monotonic() + RECORD_PATIENCE
+    runs = True
+    while runs and time.monotonic() < deadline:
+        # Asked before the record is read: what has ended may have written it first.
+        runs = identity(pid) is not None
+        process = records.read(cluster.folder.run, name)
+        if process is not None and process.pid == pid:
+            return process
+        time.sleep(records.POLL / 5 if runs else 0)
+    return None

@@ -15,9 +15,8 @@ from pathlib import Path
 from pipelines.cluster import records
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.folder import Cluster, Folder, load
-from pipelines.cluster.identity import identity
 from pipelines.cluster.interruption import Interruption
-from pipelines.cluster.parts import PARTS, start
+from pipelines.cluster.parts import PARTS, recorded, start
 from pipelines.cluster.records import Process
 
 NAME = "supervisor"
@@ -88,18 +87,12 @@ class Supervisor:
                 records.stop(records.read_all(self._cluster.folder.run, "worker-"), 1.0)
                 (part,) = (part for part in PARTS if part.name == dead.name)
                 pid = start(self._cluster, part, dead.restarts + 1)
-                self._await_record(dead, pid)
+                # So that it can be stopped.
+                recorded(self._cluster, dead.name, pid)
         except ClusterError:
             return
         _log.warning("%s was started again: process %d", dead.name, pid)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
-
-    def _await_record(self, dead: Process, pid: int) -> None:
-        """Hold the folder until the new process is written down, so that it can be stopped."""
-        while records.read(self._cluster.folder.run, dead.name) == dead:
-            if identity(pid) is None:
-                return
-            time.sleep(records.POLL)
 
 
 def _reap() -> None:

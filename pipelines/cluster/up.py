@@ -15,16 +15,13 @@ from pipelines.cluster.configure import configure
 from pipelines.cluster.down import alive, take_down
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.folder import Cluster
-from pipelines.cluster.identity import identity
 from pipelines.cluster.interruption import Interruption
-from pipelines.cluster.parts import PARTS, ClusterPart, environment, kafka_format, start, started
-from pipelines.cluster.records import Process
+from pipelines.cluster.parts import PARTS, ClusterPart, environment, kafka_format, recorded, start
 from pipelines.cluster.supervisor import NAME as SUPERVISOR
 from pipelines.cluster.supervisor import command as supervisor_command
 from pipelines.cluster.tail import Tail
 
 POLL = 0.1
-RECORD_PATIENCE = 30.0
 LAST_LINES = 20
 MOST_LINES = 1000
 
@@ -69,11 +66,11 @@ def bring_up(
                 supervisor_command(cluster),
                 environment(cluster),
             )
-            _record(cluster, SUPERVISOR, pids[SUPERVISOR])
+            recorded(cluster, SUPERVISOR, pids[SUPERVISOR])
         interruption.check()
     except BaseException:
         for name, pid in pids.items():
-            _record(cluster, name, pid)
+            recorded(cluster, name, pid)
         take_down(cluster.folder, list(pids))
         for pid in pids.values():
             # They are our children: nobody else takes them off the process list.
@@ -95,7 +92,7 @@ def _wait(
         for name, part in list(silent.items()):
             process = records.read(cluster.folder.run, name)
             if name in pids:
-                process = _record(cluster, name, pids[name])
+                process = recorded(cluster, name, pids[name])
             if process is None or not process.alive:
                 interruption.check()
                 raise _failed(cluster, part, "ended before it answered", say)
@@ -105,19 +102,6 @@ def _wait(
                 reason = f"does not answer at {cluster.settings.address(part.port)}"
                 raise _failed(cluster, part, f"{reason} after {patience:g} s", say)
         interruption.wait(POLL)
-
-
-def _record(cluster: Cluster, name: str, pid: int) -> Process | None:
-    """Return the record of a process just started, or None if it ended without writing one."""
-    deadline = time.monotonic() + RECORD_PATIENCE
-    while time.monotonic() < deadline:
-        process = started(cluster, name, pid)
-        if process is not None:
-            return process
-        if identity(pid) is None:
-            return started(cluster, name, pid)
-        time.sleep(POLL / 10)
-    return None
 
 
 def _failed(

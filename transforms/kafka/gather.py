@@ -29,18 +29,10 @@ from transforms.kafka.messages import (
     refused_rows,
 )
 from transforms.metrics import count
-from transforms.read.columns import Columns
+from transforms.read.columns import ROLE_ALLOWED, Columns
 from transforms.read.files import split
 from transforms.read.formats.base import PieceRows
-from transforms.read.kinds import (
-    is_feature,
-    is_id,
-    is_label,
-    is_sequence,
-    is_text,
-    is_time,
-    is_time_of_day,
-)
+from transforms.read.kinds import is_feature, is_text
 from transforms.read.matrix import Feature
 from transforms.read.parse import ParsedRows, parse
 
@@ -76,15 +68,6 @@ _KINDS = {
 """Arrow's type for values of a record's field: each of them is read by itself, whatever values
 are beside it in the bundle."""
 
-_ALLOWED = {
-    "model_id": is_id,
-    "time": is_time,
-    "time_of_day": is_time_of_day,
-    "sequence": is_sequence,
-    "label": is_label,
-    "metric": is_id,
-    "value": is_label,
-}
 _TEXTS = {
     "model_id": "a text or a whole number",
     "time": "a time, a number or a text",
@@ -208,7 +191,7 @@ class Gathering:
         arrays, names = [], []
         for role, name in [*self._roles.items(), *self._cells()]:
             array = _only_column(batch, name)
-            if not _ALLOWED[role](array.type):
+            if not ROLE_ALLOWED[role](array.type):
                 raise BadMessageError(f"{name} is {array.type}: not {_TEXTS[role]}")
             arrays.append(array)
             names.append(name)

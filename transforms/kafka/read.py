@@ -77,13 +77,9 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
                 "registry", registry, f"given with {' or '.join(REGISTERED)}, and only"
             )
         self._topic = topic
-        self._columns = columns
-        self._form = form
-        self._commands = commands
         self._consumer = dict(consumer)
         self._expansion_service = expansion_service
-        self._counted_as = counted_as
-        self._registry = registry
+        self._gather = GatherFn(columns, form, commands, counted_as, registry)
 
     def expand(self, pbegin: pvalue.PBegin) -> dict[str, pvalue.PCollection[Any]]:
         """Build the steps."""
@@ -94,9 +90,9 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
             timestamp_policy=ReadFromKafka.processing_time_policy,
             expansion_service=self._expansion_service,
         )
-        outputs = messages | "Gather" >> beam.ParDo(
-            GatherFn(self._columns, self._form, self._commands, self._counted_as, self._registry)
-        ).with_output_types(tuple[str, Chunk]).with_outputs(DEAD_LETTERS, main=ROWS)
+        outputs = messages | "Gather" >> beam.ParDo(self._gather).with_output_types(
+            tuple[str, Chunk]
+        ).with_outputs(DEAD_LETTERS, main=ROWS)
         outputs[DEAD_LETTERS].element_type = Any
         return {ROWS: outputs[ROWS], DEAD_LETTERS: outputs[DEAD_LETTERS]}
 

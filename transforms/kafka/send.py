@@ -53,14 +53,11 @@ class SendMessages(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[N
     def __init__(self, topic: str, producer: Mapping[str, Any]) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
-        self._topic = topic
-        self._producer = dict(producer)
+        self._send = _SendFn(topic, producer)
 
     def expand(self, messages: pvalue.PCollection[Any]) -> pvalue.PCollection[None]:
         """Apply the transform."""
-        sent: pvalue.PCollection[None] = messages | "Send" >> beam.ParDo(
-            _SendFn(self._topic, self._producer)
-        )
+        sent: pvalue.PCollection[None] = messages | "Send" >> beam.ParDo(self._send)
         return sent
 
 

@@ -326,7 +326,7 @@ def _roles(infos: Sequence[FileInfo], options: ColumnOptions) -> dict[str, str]:
         _check_column(role, name, first)
         for info in infos:
             kind = _kind(info, name, first)
-            if not info.is_text(name) and not _ROLE_ALLOWED[role](kind):
+            if not info.is_text(name) and not ROLE_ALLOWED[role](kind):
                 allowed = f"a column of {_ROLE_TEXT[role]}; in {info.path} it is {kind}"
                 raise ConfigError(role.partition("_of_")[0], name, allowed)
         other = next((r for r in roles if r != role and roles[r] == name), None)
@@ -426,14 +426,9 @@ def _role_requests(
     label_type: pa.DataType | None,
 ) -> dict[str, pa.DataType]:
     """Choose the types that readers of text parse the other columns as."""
-    requests = {}
-    if "model_id" in roles:
-        # As text, so that 007 stays 007.
-        requests[roles["model_id"]] = pa.string()
-    for role in ("metric", "value"):
-        # As text, so that a word among the values fails by itself, with its metric.
-        if role in roles:
-            requests[roles[role]] = pa.string()
+    # As texts: 007 stays 007, and a word among the values fails by itself, with its metric.
+    texts = ("model_id", "metric", "value")
+    requests = {roles[role]: pa.string() for role in texts if role in roles}
     if "sequence" in roles:
         requests[roles["sequence"]] = pa.int64()
     if "label" in roles:
@@ -569,7 +564,7 @@ def _common(values: Iterable[str | None]) -> str | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-_ROLE_ALLOWED = {
+ROLE_ALLOWED = {
     "model_id": is_id,
     "time": is_time,
     "time_of_day": is_time_of_day,
@@ -578,6 +573,8 @@ _ROLE_ALLOWED = {
     "metric": is_id,
     "value": is_label,
 }
+"""Which types a column of each meaning may have."""
+
 _ROLE_TEXT = {
     "model_id": "texts or whole numbers",
     "time": "times, numbers or texts",

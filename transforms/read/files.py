@@ -94,10 +94,8 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         given = source if isinstance(source, Input) else look_at_files(source, columns, formats)
         passed = with_passages(given.infos, given.columns, first_source)
         self.input = replace(given, columns=passed)
-        self._chunk_rows = chunk_rows
-        self._gather_rows = gather_rows
         self._first_source = first_source
-        self._counted_as = counted_as
+        self._read = _ReadFn(passed, chunk_rows, gather_rows, counted_as)
 
     def expand(self, pbegin: PBegin) -> dict[str, PCollection[Any]]:
         """Build the steps."""
@@ -107,12 +105,11 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
             for source, info in enumerate(self.input.infos, self._first_source)
             for piece in info.pieces
         ]
-        read = _ReadFn(self.input.columns, self._chunk_rows, self._gather_rows, self._counted_as)
         outputs: DoOutputsTuple = (
             pbegin
             | "Pieces" >> beam.Create(pieces)
             | "ReadAndCut"
-            >> beam.ParDo(read)
+            >> beam.ParDo(self._read)
             .with_output_types(tuple[str, Chunk], **{FAILURES: Failures})
             .with_outputs(FAILURES, main=_ROWS)
         )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from transforms.read.column_options import ColumnOptions
 from transforms.read.kinds import is_text, texts_of
-from transforms.read.zone_names import offset_of
+from transforms.read.time_formats import offset_of
 
 MISSING = "missing time"
 LEAP_SECOND = "a leap second, which is none of the seconds since 1970"

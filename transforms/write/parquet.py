@@ -35,14 +35,11 @@ class WriteChunks(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[An
     def __init__(self, prefix: str, schema: pa.Schema, sources: Sequence[str] = ()) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
-        self._prefix = prefix
-        self._schema = schema
-        self._sources = sources
+        self._sink = _ParquetSink(prefix, schema, sources)
 
     def expand(self, chunks: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
         """Apply the transform."""
-        sink = _ParquetSink(self._prefix, self._schema, self._sources)
-        written: pvalue.PCollection[Any] = chunks | "WriteParquet" >> beam.io.Write(sink)
+        written: pvalue.PCollection[Any] = chunks | "WriteParquet" >> beam.io.Write(self._sink)
         return written
 
 
@@ -55,16 +52,14 @@ class WriteFailures(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[
     def __init__(self, prefix: str, sources: Sequence[str]) -> None:
         """Keep the arguments; see `WriteFeatures`."""
         super().__init__()
-        self._prefix = prefix
-        self._sources = sources
+        self._sink = _ParquetSink(prefix, failures_schema(), sources)
 
     def expand(self, failures: pvalue.PCollection[Any]) -> pvalue.PCollection[Any]:
         """Apply the transform."""
-        sink = _ParquetSink(self._prefix, failures_schema(), self._sources)
         written: pvalue.PCollection[Any] = (
             failures
             | "Unkeyed" >> beam.Map(lambda part: (None, Chunk(part.batch)))
-            | "WriteFailures" >> beam.io.Write(sink)
+            | "WriteFailures" >> beam.io.Write(self._sink)
         )
         return written
 

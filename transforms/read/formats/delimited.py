@@ -88,9 +88,7 @@ class DelimitedPiece(TextPiece):
 
     def rows_of(self, lines: Lines, row: int, columns: Mapping[str, pa.DataType]) -> PieceRows:
         """Parse lines as the given types."""
-        parsed = parse_fields(lines, self.dialect, columns)
-        bad = [(row + at, reason) for at, reason in parsed.bad]
-        return PieceRows(parsed.batch, parsed.good + row, bad, parsed.unread)
+        return parse_fields(lines, self.dialect, columns, row)
 
     def blocks(self) -> Iterator[Lines]:
         """Stream the data lines: without header, blank lines and comments."""

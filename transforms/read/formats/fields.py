@@ -19,6 +19,7 @@ from pyarrow import csv
 from kerneltrack.errors import shorten
 from kerneltrack.number_texts import number_pattern
 from transforms.read.format_options import NULL_VALUES
+from transforms.read.formats.base import PieceRows
 from transforms.read.formats.lines import Lines
 
 _MOST_COLUMNS = 16_384
@@ -54,43 +55,19 @@ class Dialect:
     thousands: str = ""
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """Typed columns of the lines that could be cut into fields, and the other lines.
-
-    Attributes:
-        batch: One row for each line that could be cut; a cell that cannot be read is null.
-        good: int64, positions of these lines.
-        bad: Position and reason of each other line, in order.
-        unread: Row of the batch and reason, for each row with a cell that cannot be read.
-    """
-
-    batch: pa.RecordBatch
-    good: npt.NDArray[np.int64]
-    bad: list[tuple[int, str]]
-    unread: list[tuple[int, str]]
-
-    def whole(self) -> Parsed:
-        """Return the lines of which every cell can be read; the others are bad."""
-        if not self.unread:
-            return self
-        keep = np.ones(len(self.good), dtype=bool)
-        keep[[row for row, _ in self.unread]] = False
-        bad = [(int(self.good[row]), reason) for row, reason in self.unread]
-        batch = self.batch.filter(pa.array(keep))
-        return Parsed(batch, self.good[keep], sorted(self.bad + bad), [])
-
-
-def parse_fields(lines: Lines, dialect: Dialect, types: Mapping[str, pa.DataType]) -> Parsed:
+def parse_fields(
+    lines: Lines, dialect: Dialect, types: Mapping[str, pa.DataType], row: int = 0
+) -> PieceRows:
     """Parse lines into columns.
 
     Args:
         lines: Lines without blank ones.
         dialect: How to cut them.
         types: Wanted columns, each string, int64, float64 or bool.
+        row: Number of the first line.
 
     Returns:
-        Every line is either a row of the batch or bad.
+        Every line is either a row of the batch, a cell that cannot be read being null, or bad.
     """
     bad: dict[int, str] = {}
     unread: dict[int, str] = {}
@@ -106,7 +83,8 @@ def parse_fields(lines: Lines, dialect: Dialect, types: Mapping[str, pa.DataType
         bad.update((int(at[i]), reason) for i, reason in refused.items())
         lines, at = _without(lines, at, refused)
         batch, at, unread = _parse_cells(lines, dialect, types, at, bad)
-    return Parsed(batch, at.astype(np.int64), sorted(bad.items()), sorted(unread.items()))
+    refused_lines = [(row + place, reason) for place, reason in sorted(bad.items())]
+    return PieceRows(batch, at.astype(np.int64) + row, refused_lines, sorted(unread.items()))
 
 
 def _without(

@@ -82,19 +82,19 @@ class _Tokens:
         """Parse lines and check that indexes rise within 0..width-1 (None: any width)."""
         bad: dict[int, str] = {}
         labels, pairs, line_of_pair = _split_tokens(lines)
-        parsed = parse_fields(labels, _LABELS, {LABEL: pa.float64()}).whole()
+        parsed = _whole(parse_fields(labels, _LABELS, {LABEL: pa.float64()}))
         bad.update((at, _label_reason(labels.text(at))) for at, _ in parsed.bad)
         label = np.full(len(lines), np.nan)
-        label[parsed.good] = _floats(parsed.batch.column(0))
-        parsed = parse_fields(pairs, _PAIRS, _PAIR_TYPES).whole()
+        label[parsed.row] = _floats(parsed.batch.column(0))
+        parsed = _whole(parse_fields(pairs, _PAIRS, _PAIR_TYPES))
         for at, _ in parsed.bad:
             bad.setdefault(int(line_of_pair[at]), f"{shorten(pairs.text(at))}: not index:value")
-        line, value = line_of_pair[parsed.good], _floats(parsed.batch.column(1))
+        line, value = line_of_pair[parsed.row], _floats(parsed.batch.column(1))
         # An empty index or value parses as null: `3:` and `:1` are no pairs.
         null = np.isnan(value) | (_null_mask(parsed.batch.column(0)))
         index = parsed.batch.column(0).fill_null(-1).to_numpy() - (0 if zero_based else 1)
         for i in np.flatnonzero(null).tolist():
-            text = pairs.text(int(parsed.good[i]))
+            text = pairs.text(int(parsed.row[i]))
             if text.startswith(b":") or text.endswith(b":"):
                 bad.setdefault(int(line[i]), f"{shorten(text)}: not index:value")
         _check_hexadecimal(pairs, line_of_pair, bad)
@@ -131,6 +131,16 @@ def _scan(piece: LibsvmPiece) -> tuple[int, int]:
         reason = f"largest index is {width}, over {MAX_WIDTH}; declare the width"
         raise DataError(piece.path, reason)
     return width, rows
+
+
+def _whole(rows: PieceRows) -> PieceRows:
+    """Return the rows of which every cell can be read; the others are bad."""
+    if not rows.unread:
+        return rows
+    keep = np.ones(len(rows.row), dtype=bool)
+    keep[[place for place, _ in rows.unread]] = False
+    bad = [(int(rows.row[place]), reason) for place, reason in rows.unread]
+    return PieceRows(rows.batch.filter(pa.array(keep)), rows.row[keep], sorted([*rows.bad, *bad]))
 
 
 def _tidy(lines: Lines) -> Lines:
