@@ -388,7 +388,13 @@ def test_every_line_of_a_csv_file_once(
                             if isinstance(line, tuple)]):  # fmt: skip
         path.write_bytes(b"\n".join([b"id,t,x,y", *content]))
         # Else a header unlike the lines below it is refused.
-        results.append(cut_files(ReadChunks(str(path), options, FormatOptions(header=True))))
+        try:
+            results.append(cut_files(ReadChunks(str(path), options, FormatOptions(header=True))))
+        except ConfigError as error:
+            # Two fields that never end may look like one that holds a line's end.
+            assert error.field == "multiline"
+            assert sum(text.count(b'"') % 2 for text in content) > 1
+            return
     chunks, failures = results[0]
     good = [row for _, chunk in chunks for row in chunk.column("row").tolist()]
     failed = [row for part in failures for _, _, row, _ in reasons(part)]

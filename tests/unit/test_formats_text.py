@@ -449,7 +449,13 @@ def test_every_line_is_a_row_or_bad_and_bad_ones_change_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines_module, "BLOCK_BYTES", block)
         path = write(folder / "a.csv", b"\n".join([b"id,t,x", *everything]))
-        values, numbers, bad = read_text(path, wanted, header=True)
+        try:
+            values, numbers, bad = read_text(path, wanted, header=True)
+        except ConfigError as error:
+            # Two fields that never end may look like one that holds a line's end.
+            assert error.field == "multiline"
+            assert sum(line.count(b'"') % 2 for line in everything) > 1
+            return
     kept = [line for line in everything if line]
     assert sorted([*numbers, *bad]) == list(range(len(kept)))
     # What is good by construction is read as Python reads it.

@@ -139,7 +139,7 @@ def plainly(value: Any, kind: pa.DataType) -> Any:
             raise ValueError(value)
         return int(value)
     if kind == TEXT:
-        return json.dumps(value).strip('"')
+        return str(value) if isinstance(value, float) else json.dumps(value).strip('"')
     if value not in (True, False):
         raise ValueError(value)
     return bool(value)
