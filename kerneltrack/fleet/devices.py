@@ -20,6 +20,8 @@ from kerneltrack.monitor.reference.spec import RECOVERED
 
 LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
 """The reference is being made; rows look like it; an episode is open; there is no reference."""
+CHANGED = "changed"
+"""No episode is open, but one ended because the change has lasted; it has not come back since."""
 QUIET = "quiet"
 """The newest row is of a quiet time, and was not compared with the reference."""
 GONE = "gone"
@@ -53,7 +55,7 @@ class Device(NamedTuple):
     """What is known of a device.
 
     Attributes:
-        state: `LEARNING`, `NORMAL`, `QUIET`, `OFF`, `UNWATCHED` or `GONE`.
+        state: `LEARNING`, `NORMAL`, `CHANGED`, `QUIET`, `OFF`, `UNWATCHED` or `GONE`.
         rows: How many valid rows it has shown.
         time: Time of the newest of them, ns (of the first row, where there is none before it);
             None without times.
@@ -114,11 +116,12 @@ def known_of(work: Work, model: Model) -> Device:
         model.time,
         episodes=int(own.tables.counts[reference.EPISODES]),
     )
-    still = reference.open_episode(spec, own)
+    still, later = reference.open_episode(spec, own), model.rows - _seen(own)
     if still is None:
-        passed = bool(reference.passed_last(own.tables.previous))
-        return state._replace(state=QUIET) if passed else state
-    still = still.moved(model.rows - int(own.tables.counts[reference.SEEN]))
+        if reference.passed_last(own.tables.previous):
+            return state._replace(state=QUIET)
+        return _as_changed(state, reference.changed_since(own), later)
+    still = still.moved(later)
     since_time = None if model.time is None else still.times[0]
     within = _state_within(still)
     return state._replace(state=within, since=still.start, since_time=since_time, episode=still)
@@ -131,6 +134,27 @@ def silent_of(known: Device) -> Device:
     return known._replace(
         state=OFF, since=known.rows - 1, since_time=known.time, episode=None, silent=True
     )
+
+
+def _seen(state: ReferenceState) -> int:
+    return int(state.tables.counts[reference.SEEN])
+
+
+def _changed_before(
+    before: ReferenceState, found_episodes: Sequence[Episode], row: int
+) -> tuple[int, int] | None:
+    """Return since when the device has changed to stay, as of the rows before one."""
+    over = [each for each in found_episodes if each.closed and each.row < row]
+    if not over:
+        return reference.changed_since(before)
+    return None if over[-1].changed is None else (over[-1].changed, over[-1].changed_time)
+
+
+def _as_changed(device: Device, since: tuple[int, int] | None, later: int) -> Device:
+    if since is None:
+        return device
+    since_time = None if device.time is None else since[1]
+    return device._replace(state=CHANGED, since=since[0] + later, since_time=since_time)
 
 
 def changes(
@@ -175,7 +199,10 @@ def changes(
         at = None if stamps is None else int(stamps[place])
         count = max([many, *(each.number for each in found_episodes if each.row < first + place)])
         row = first + place
-        lines.append(Device(state, row + 1, at, row, at, count))
+        line = Device(state, row + 1, at, row, at, count)
+        if state == NORMAL:
+            line = _as_changed(line, _changed_before(before, found_episodes, row), 0)
+        lines.append(line)
     # A reference that begins to speak comes before what it says after the same row.
     return sorted(lines, key=lambda line: (line.rows, line.episode is not None))
 
@@ -292,6 +319,8 @@ def _of_episode(episode: Episode, has_time: bool) -> Device:
     start, _, now, _ = episode.times
     if episode.closed:
         state, since, since_time = NORMAL, episode.row, now
+        if episode.changed is not None:
+            state, since, since_time = CHANGED, episode.changed, episode.changed_time
         if episode.accepted:
             state = LEARNING
     else:

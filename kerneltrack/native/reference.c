@@ -484,9 +484,12 @@ void note_episode(const reference_state *state, int64_t row, int64_t time, int c
   times[2] = time;
   times[3] = state->times.at[mild ? ZERO_TIME : LAST_TIME];
   copy(row_of(&out->blame, place), state->blame.at, state->blame.size);
-  int64_t *compared = out->compared.at + place * out->compared.columns;
-  compared[0] = state->compared.size > 0 ? state->compared.at[COMPARED] : 0;
-  compared[1] = state->compared.size > 0 ? state->compared.at[USUAL] : 0;
+  int64_t *change = out->change.at + place * out->change.columns;
+  int moves = state->compared.size > 0;
+  change[HAS_RECOVERED] = has_recovered(state);
+  change[IS_STEADY] = moves && closed && !change[HAS_RECOVERED] && numbers[LEVEL] > LASTING;
+  change[SINCE_ROW] = moves ? state->compared.at[CHANGED] : 0;
+  change[SINCE_TIME] = moves ? state->compared.at[CHANGED_TIME] : 0;
 }
 
 /* θ of surprises that are independent, exponential of mean 1: exp(-kθ) = 1 - θ. */

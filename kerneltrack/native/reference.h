@@ -42,6 +42,12 @@ enum {
 /* Rows of an episode that say how it began. */
 #define EARLY_ROWS 20
 
+/* A change that an episode of a moving reference ends in lasts where more of the last rows are odd. */
+#define LASTING 0.5
+
+/* A change that an episode of a moving reference ends in lasts where more of the last rows are odd. */
+#define LASTING 0.5
+
 /* Places in a state's `counts`: rows seen; learned; scores kept, those that the calibration is made
 of, and how many are kept when the next is due; the row after which S last was low, the one that opened
 the episode (-1: none is open), the last surprising one and how many of these; episodes so far;
@@ -139,8 +145,10 @@ enum { NO_MODE = -1, NO_MODE_YET = -2 };
 
 /* Of a reference that moves: the mode that `former` is of, counted from 1 (0: there is none); whether what is
 now is to be kept at the end of the block, likewise; rows of the episode that were held against `former`, and
-how many of them were usual. */
-enum { FORMER_OF, TO_KEEP, COMPARED, USUAL, FORMER_NUMBERS };
+how many of them were usual; the row since when the device has changed to stay, counted from 1 (0: it has not),
+and its time. */
+enum { FORMER_OF, TO_KEEP, COMPARED, USUAL, CHANGED, CHANGED_TIME, FORMER_NUMBERS };
+#define LEAST_COMPARED 3
 
 typedef struct {
   vec shift;
@@ -200,6 +208,10 @@ typedef struct {
   vec settled;
 } reference_outputs;
 
+/* What is said of a change with an episode: whether its rows are those of before the last change that lasted;
+whether it is over because it has lasted; since when the device has changed, as of CHANGED, CHANGED_TIME. */
+enum { HAS_RECOVERED, IS_STEADY, SINCE_ROW, SINCE_TIME, CHANGE_NUMBERS };
+
 /* Episodes that were opened, changed or closed: at most one a row. */
 typedef struct {
   ints number;
@@ -216,7 +228,7 @@ typedef struct {
   mat_of_ints times;
   mat blame;
   mat stuck;
-  mat_of_ints compared;
+  mat_of_ints change;
 } reference_episodes;
 
 /* Place in the open block of the next row. */
@@ -228,6 +240,13 @@ static inline int64_t next_place(const reference_state *state) {
 another mode begins with it. */
 static inline int begins_at(const reference_state *state, int64_t place) {
   return state->fresh.at[place] || (state->turned.size > 0 && state->turned.at[place]);
+}
+
+/* Whether the rows of the episode are what was normal before the last change that lasted. */
+static inline int has_recovered(const reference_state *state) {
+  const int64_t *compared = state->compared.at;
+  return state->compared.size > 0 && compared[COMPARED] >= LEAST_COMPARED &&
+         2 * compared[USUAL] > compared[COMPARED];
 }
 
 /* The means over time after the row at a place of the open block. */

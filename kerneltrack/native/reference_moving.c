@@ -49,9 +49,7 @@ alone is seen, too. */
 #define LEAST_MEMORY 1024.0
 #define MOST_MEMORY 1e7
 #define OWN_MEMORY 4032.0
-/* A change that an episode ends in lasts where so many of the last rows are still odd, further out than nine in
-ten were; what a row counts in that. */
-#define LASTING 0.5
+/* What a row counts in how many of the last ones are odd, further out than nine in ten were. */
 #define LASTLY_RATE 0.1
 #define HALF_WAY 0.5
 /* Rows wait to be learned until they are such a part of the memory, and of the rows so far. */
@@ -489,7 +487,8 @@ static double distance_from(const reference_settings *settings, const reference_
 
 /* Hold the row of an episode against what is normal, so that at its end it is known whether the rows still are
 odd, and against what was before the last change that lasted, in the same mode: it is usual then as the rows
-were, or where it has come back by more than half of the way. */
+were, or where it has come back by more than half of the way. None is while what is normal now would have been usual
+then, too: nothing of the change was learned yet, or it was small. */
 static void compare_row(const reference_settings *settings, reference_state *state, moving_work *work,
                         int64_t mode, int64_t place) {
   int64_t size = state->mean.size, *compared = state->compared.at;
@@ -506,7 +505,8 @@ static void compare_row(const reference_settings *settings, reference_state *sta
   copy(work->ordered, state->mean.at, size);
   double changed = distance_from(settings, state, work, mean, &whitener);
   compared[COMPARED] += 1;
-  compared[USUAL] += then <= larger(row_of(&state->former, size + 1)[0], HALF_WAY * changed);
+  double usual = row_of(&state->former, size + 1)[0];
+  compared[USUAL] += changed > usual && then <= larger(usual, HALF_WAY * changed);
 }
 
 /* The rows of an episode that has just opened, as far as the open block has them. */
@@ -550,6 +550,17 @@ static int count_odd(reference_state *state, const moving_work *work, int64_t ro
     numbers[SURPRISE] += surprise;
   }
   return !(evidence[MOVING_SUM] > 0.0) || evidence[MOVING_TOP] - evidence[MOVING_SUM] > ENOUGH;
+}
+
+/* An episode is over: the device has changed to stay, or has come back from such a change, or neither. */
+static void settle_change(reference_state *state) {
+  int64_t *compared = state->compared.at;
+  if (has_recovered(state)) {
+    compared[CHANGED] = compared[CHANGED_TIME] = 0;
+  } else if (state->reals.at[LEVEL] > LASTING && compared[CHANGED] == 0) {
+    compared[CHANGED] = state->counts.at[ZERO] + 1;
+    compared[CHANGED_TIME] = state->times.at[ZERO_TIME];
+  }
 }
 
 /* An episode is over: its height counts, and all evidence begins anew. Where its rows are as odd as they were,
@@ -747,6 +758,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     if (counts[OPENED] >= 0) leave_out(state, base, first, place);
     if (told > 0) compare_first_rows(settings, own, &one->work, mode, row, place);
     if (counts[OPENED] >= 0 && one->scored) compare_row(settings, own, &one->work, mode, place);
+    if (told < 0) settle_change(state);
     if (told != 0) note_episode(state, row, times[n], told < 0, before + found++, episodes);
     if (told < 0) close_episode(state, mode);
   }

@@ -14,7 +14,7 @@ from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
 from pipelines.devices.options import check
-from pipelines.devices.text import in_order, table_of
+from pipelines.devices.text import csv_of, in_order, table_of
 from pipelines.report.data.files import read_run
 from pipelines.run_folder import RUN
 from pipelines.topics.options import client_settings
@@ -75,7 +75,8 @@ class _Shown:
     """Prints lines, and knows what it has printed."""
 
     def __init__(self, args: argparse.Namespace, until: str | None) -> None:
-        self._json, self._states, self._until = args.json, args.state, until
+        self._json, self._csv = args.json, args.csv
+        self._states, self._until = args.state, until
         self._before: dict[str, Line] = {}
         self._clears = args.watch is not None and sys.stdout.isatty()
 
@@ -86,6 +87,8 @@ class _Shown:
         lines = in_order(lines)
         if self._json:
             texts = self._changes(lines)
+        elif self._csv:
+            texts = csv_of(lines, self._states)
         else:
             texts = table_of(lines, self._until, self._states)
         if self._clears and not self._json:

@@ -11,11 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, QUIET, UNWATCHED, named_shares
+from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED, named_shares
 from kerneltrack.monitor.quiet import QuietTimes
-from kerneltrack.monitor.reference.spec import AUTO
+from kerneltrack.monitor.reference.spec import AUTO, RECOVERED
 from pipelines.report.data.columns import array_of, model_numbers, times_of
+from pipelines.report.data.differences import differing_of
 from pipelines.report.data.files import column_names, parquet_files, read_batches, read_run
+from pipelines.report.data.lasting import LastingChanges
 from pipelines.report.data.silent import silent_of
 from transforms.outputs import EPISODES, FEATURES, SILENT
 
@@ -24,6 +26,7 @@ Line = dict[str, Any]
 
 _TIMES = ("start", "detected", "last")
 _OF_EPISODE = ("episode", "kind", "severity", "p")
+_NO_EPISODE: Line = dict.fromkeys((*_OF_EPISODE, *(f"{name}_index" for name in _TIMES), *_TIMES))
 _GIVEN = "reference_from"
 
 
@@ -49,9 +52,14 @@ def lines_of_run(output: str) -> list[Line]:
     newest = _NewestLine("time" in names, "p" in names)
     for batch in read_batches(paths, newest.columns):
         newest.add(batch)
-    episodes, silent = newest_episodes(output), silent_of(output, run)
+    episodes, changed = newest_episodes(output)
+    silent, by_day = silent_of(output, run), differing_of(output, run)
     still = {each.model for each in silent.devices if each.until is None} if silent else set()
-    lines = [_line(run, row, episodes.get(row["model_id"])) for row in newest.rows()]
+    lines = []
+    for row in newest.rows():
+        name = row["model_id"]
+        line = _line(run, row, episodes.get(name), changed.get(name))
+        lines.append(_by_day(line, by_day.get(name), run))
     if run.get("quiet"):
         _mark_quiet(QuietTimes.from_dict(run["quiet"]), newest.rows(), lines)
     return [_silent(line) if line["model_id"] in still else line for line in lines]
@@ -64,13 +72,28 @@ def _mark_quiet(quiet: QuietTimes, rows: Iterator[Line], lines: Sequence[Line]) 
             line["state"] = QUIET
 
 
+def _by_day(line: Line, differs: Line | None, run: Mapping[str, Any]) -> Line:
+    """Return the line of a device that differs by period to the end: it has changed, at least."""
+    if differs is None or line["state"] in (OFF, CHANGED):
+        return line
+    return {
+        **line,
+        **_NO_EPISODE,
+        "state": CHANGED,
+        "since_index": None,
+        "since": iso(differs["start"]),
+        "kind": f"by {run['periods']['length']}",
+        "channels": [{"channel": differs["channel"], "share": 1.0}],
+    }
+
+
 def _silent(line: Line) -> Line:
     """Return the line of a device that is silent: off since its last row, if it was not before."""
     if line["state"] == OFF:
         return line
     return {
         **line,
-        **dict.fromkeys((*_OF_EPISODE, *(f"{name}_index" for name in _TIMES), *_TIMES)),
+        **_NO_EPISODE,
         "state": OFF,
         "since_index": line["rows"] - 1,
         "since": line["time"],
@@ -128,17 +151,19 @@ class _NewestLine:
             yield {"model_id": name, "index": index, "time": time, "scored": scored}
 
 
-def newest_episodes(output: str) -> dict[str, Line]:
-    """Return the last line of the last episode of each model that had one."""
+def newest_episodes(output: str) -> tuple[dict[str, Line], dict[str, Line]]:
+    """Return the last line of the last episode of each model, and that with which it changed."""
     paths = parquet_files(output, EPISODES)
     names = column_names(paths)
     found: dict[str, Line] = {}
+    lasting = LastingChanges()
     for batch in read_batches(paths, names):
         for line in plain_lines(batch):
+            lasting.add(line)
             known = found.get(line["model_id"])
             if known is None or _place(line) > _place(known):
                 found[line["model_id"]] = line
-    return found
+    return found, {name: dict(line) for name, line in lasting.now().items()}
 
 
 def plain_lines(batch: pa.RecordBatch) -> Sequence[Line]:
@@ -156,14 +181,17 @@ def _place(line: Line) -> tuple[int, int]:
     return line["episode"], line["index"]
 
 
-def _line(run: Mapping[str, Any], row: Line, episode: Line | None) -> Line:
+def _line(run: Mapping[str, Any], row: Line, newest: Line | None, changed: Line | None) -> Line:
+    """Return a device's line, with its newest episode, or that with which it has changed."""
     has_time = row["time"] is not None
-    line: Line = {"model_id": row["model_id"], "state": _state(run, row, episode)}
+    state = _state(run, row, newest, changed)
+    episode = changed if state == CHANGED else newest
+    line: Line = {"model_id": row["model_id"], "state": state}
     line["rows"] = row["index"] + 1
     at: dict[str, tuple[int | None, int | None]] = {}
     if episode is None:
         at["since"] = None, None
-    elif line["state"] == OFF:
+    elif state in (OFF, CHANGED):
         at["since"] = episode["start_index"], episode.get("start")
     else:
         at["since"] = episode["index"], episode.get("time")
@@ -173,7 +201,7 @@ def _line(run: Mapping[str, Any], row: Line, episode: Line | None) -> Line:
     if has_time:
         line["time"] = iso(row["time"])
     line |= _moments("since", at["since"], has_time)
-    line["episodes"] = 0 if episode is None else episode["episode"]
+    line["episodes"] = 0 if newest is None else newest["episode"]
     line |= {name: None if episode is None else _number(episode[name]) for name in _OF_EPISODE}
     for name in _TIMES:
         line |= _moments(name, at[name], has_time)
@@ -182,9 +210,11 @@ def _line(run: Mapping[str, Any], row: Line, episode: Line | None) -> Line:
     return line
 
 
-def _state(run: Mapping[str, Any], row: Line, episode: Line | None) -> str:
+def _state(run: Mapping[str, Any], row: Line, episode: Line | None, changed: Line | None) -> str:
     if episode is not None and episode["state"] == "open":
-        return OFF
+        return NORMAL if episode["kind"] == RECOVERED else OFF
+    if changed is not None:
+        return CHANGED
     if row["scored"]:
         return NORMAL
     return LEARNING if run.get("reference") and not run.get(_GIVEN) else UNWATCHED

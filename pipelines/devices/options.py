@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, QUIET, UNWATCHED
+from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED
 from pipelines.topics.options import add_brokers
 
-STATES = (OFF, NORMAL, QUIET, LEARNING, UNWATCHED)
+STATES = (OFF, CHANGED, NORMAL, QUIET, LEARNING, UNWATCHED)
 _LONGEST_WATCH = 86_400
 
 
@@ -22,6 +22,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_brokers(parser)
     parser.add_argument(
         "--json", action="store_true", help="Print one JSON object per line instead of a table."
+    )
+    parser.add_argument(
+        "--csv", action="store_true", help="Print the table as CSV, for spreadsheets: times in UTC."
     )
     parser.add_argument(
         "--state",
@@ -54,5 +57,8 @@ def check(args: argparse.Namespace) -> None:
         for flag in ("brokers", "cluster", "client"):
             if getattr(args, flag):
                 raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
+    if args.csv and (args.json or args.watch is not None):
+        flag = "--json" if args.json else "--watch"
+        raise ConfigError("--csv", True, f"left out with {flag}")
     if args.watch is not None and not 0 < args.watch <= _LONGEST_WATCH:
         raise ConfigError("--watch", args.watch, f"seconds, above 0, at most {_LONGEST_WATCH}")

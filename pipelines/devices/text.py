@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from kerneltrack.errors import printable
-from kerneltrack.fleet.devices import LEARNING, NORMAL, OFF, QUIET, UNWATCHED
+from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
 from pipelines.report.data.episodes import MOST_CHANNELS
@@ -16,11 +18,14 @@ from transforms.outputs import SILENT
 
 _WORDS = {
     OFF: "off",
+    CHANGED: "changed",
     NORMAL: "well",
     QUIET: "quiet",
     LEARNING: "calibrating",
     UNWATCHED: "no reference",
 }
+_TELLING = (OFF, CHANGED)
+"""States whose kind and channels the table has."""
 _HEAD = ("device", "state", "since", "kind", "channels", "last row")
 _MOST_NAME = 40
 _TO_SECONDS = 19
@@ -33,7 +38,7 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
         lines,
         key=lambda line: (
             order.index(line["state"]),
-            -(line["severity"] or 0) if line["state"] == OFF else 0,
+            -(line["severity"] or 0) if line["state"] in _TELLING else 0,
             natural(line["model_id"]),
         ),
     )
@@ -60,6 +65,24 @@ def table_of(
         yield "  ".join(texts).rstrip()
 
 
+def csv_of(lines: Sequence[Line], states: Collection[str] | None = None) -> Iterator[str]:
+    """Yield the lines of a CSV file, a header first: what `table_of` has, and the severity.
+
+    Args:
+        lines: What is known of each device, in order.
+        states: States of the devices in the file; None: all.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*_HEAD[:4], "severity", *_HEAD[4:]))
+    for line in lines:
+        if states is None or line["state"] in states:
+            device, state, since, kind, channels, last = _cells(line, None, whole=True)
+            severity = line["severity"] if kind and line["severity"] is not None else ""
+            writer.writerow((device, state, since, kind, severity, channels, last))
+    yield from text.getvalue().splitlines()
+
+
 def _total(lines: Sequence[Line]) -> str:
     states = Counter(line["state"] for line in lines)
     off = states.pop(OFF, 0)
@@ -68,16 +91,18 @@ def _total(lines: Sequence[Line]) -> str:
     return f"{of} ({', '.join(others)})" if others else of
 
 
-def _cells(line: Line, calibrated_from: str | None) -> tuple[str, ...]:
-    state, is_off = _WORDS[line["state"]], line["state"] == OFF
+def _cells(
+    line: Line, calibrated_from: str | None, *, whole: bool = False
+) -> tuple[str, str, str, str, str, str]:
+    state, tells = _WORDS[line["state"]], line["state"] in _TELLING
     if line["state"] == LEARNING and calibrated_from is not None and not line["episodes"]:
         state = f"calibrating until {calibrated_from}"
     return (
-        printable(line["model_id"])[:_MOST_NAME],
+        line["model_id"] if whole else printable(line["model_id"])[:_MOST_NAME],
         state,
         _moment(line.get("since"), line["since_index"]),
-        line["kind"] if is_off else "",
-        _where(line["channels"] or []) if is_off and line["kind"] != SILENT else "",
+        (line["kind"] or "") if tells else "",
+        _where(line["channels"] or []) if tells and line["kind"] != SILENT else "",
         _moment(line.get("time"), line["rows"] - 1),
     )
 

@@ -63,7 +63,7 @@ def notices_of_run(folder: str) -> list[Notice]:
     """
     run = read_run(folder)
     channels = (run.get("columns") or {}).get("features") or []
-    lines = newest_episodes(folder).values()
+    lines = newest_episodes(folder)[0].values()
     silent = silent_of(folder, run)
     found = [notice_of(line, channels, folder) for line in lines]
     for each in [] if silent is None else silent.devices:

@@ -79,6 +79,66 @@ def test_the_table_has_who_is_off_first(tmp_path: Path, capsys: pytest.CaptureFi
     ]
 
 
+def test_a_change_that_has_lasted_is_not_well_until_the_device_has_recovered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lasting = (
+        episode("m2", 1, state="steady", kind="stuck", index=70, severity=80.0),
+        episode("m2", 2, index=90, severity=9.0),
+        episode("m10", 1, state="steady", index=70),
+        episode("m10", 2, kind="recovered", index=90),
+    )
+    output = run(tmp_path / "out", *lasting, **FIRST)
+    found = known(output)
+    assert (found["m2"]["state"], found["m2"]["kind"]) == ("changed", "stuck")
+    assert (found["m2"]["since_index"], found["m2"]["episodes"]) == (40, 2)
+    assert (found["m10"]["state"], found["m1"]["state"]) == ("normal", "learning")
+    head, first, *_ = printed(capsys, output, "--csv", "--state", "off", "changed")
+    assert head == "device,state,since,kind,severity,channels,last row"
+    assert first.startswith("m2,changed,2017-07-14 02:40:40 UTC,stuck,80.0,")
+    still = episode("m10", 3, state="open", index=95)
+    output = run(tmp_path / "again", *lasting, still, **FIRST)
+    assert known(output)["m10"]["state"] == "off"
+
+
+def test_a_device_that_differs_by_day_to_the_end_has_changed(tmp_path: Path) -> None:
+    output = run(
+        tmp_path / "out",
+        episode("m10", 1, state="open", index=95),
+        **FIRST,
+        periods={"length": "day"},
+        differences={"judged": 3},
+    )
+    common: dict[str, Any] = {
+        "group": None,
+        "noticed": START,
+        "last": START,
+        "number": "level",
+        "up": True,
+        "score": 9.0,
+        "changed": 1,
+        "of": 3,
+        "channel": "b",
+        "start": START,
+    }
+    spells: list[dict[str, Any]] = [
+        {"model_id": "m2", "state": "open"},
+        {"model_id": "m1", "state": "closed"},
+        {"model_id": "m10", "state": "open"},
+        {"model_id": None, "state": "open"},
+    ]
+    table = pa.Table.from_pylist([{**spell, **common} for spell in spells])
+    for name in ("start", "noticed", "last"):
+        moments = table.column(name).cast(pa.timestamp("ns", tz="UTC"))
+        table = table.set_column(table.schema.get_field_index(name), name, moments)
+    put(tmp_path / "out", "differences", table)
+    found = known(output)
+    assert (found["m2"]["state"], found["m2"]["kind"]) == ("changed", "by day")
+    assert found["m2"]["channels"] == [{"channel": "b", "share": 1.0}]
+    assert found["m2"]["since"].startswith("2017-07-14T02:40:00")
+    assert (found["m10"]["state"], found["m1"]["state"]) == ("off", "learning")
+
+
 def test_json_has_the_fields_of_the_devices_topic(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +247,7 @@ WRONG = {
     "a setting of a client of a folder": (["out", "--client", "a=b"], "--client"),
     "no brokers": (["--topic", "t"], "--brokers"),
     "no time": (["out", "--watch", "0"], "seconds, above 0, at most 86400"),
+    "a table and JSON": (["out", "--csv", "--json"], "left out with --json"),
     "a state that is none": (["out", "--state", "ill"], "ill"),
     "a folder that is none": (["nowhere"], "run.json"),
 }

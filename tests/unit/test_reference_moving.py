@@ -238,6 +238,26 @@ def test_a_device_that_comes_back_has_recovered_and_another_change_is_none() -> 
         assert "recovered" not in others
 
 
+def test_a_change_that_lasts_is_steady_and_the_device_changed_until_it_has_recovered() -> None:
+    spec = dataclasses.replace(SPEC, rows=512, memory="4032 rows")
+    for seed in range(3):
+        rows = normal(seed, 34_000)
+        rows[12_000:24_000, 1] += 2.5
+        rows[18_000:18_020, 2] += 3
+        state, _, before = run(spec, rows[:23_000])
+        over = {episode.opened // 1000: episode for episode in before if episode.closed}
+        assert (over[12].state, over[18].state) == ("steady", "closed")
+        assert abs(over[12].start - 12_000) < 20
+        # A spike in between changes nothing of that.
+        assert over[12].changed == over[18].changed == over[12].start
+        assert reference.changed_since(state) == (over[12].start, over[12].times[0])
+        state, _, reported = run(spec, rows)
+        back = [episode for episode in reported if episode.kind == "recovered" and episode.closed]
+        assert back, seed
+        assert (back[0].state, back[0].changed) == ("closed", None)
+        assert reference.changed_since(state) is None
+
+
 def test_a_fault_is_not_learned_before_it_is_noticed_and_a_drift_is() -> None:
     rows = normal(5, 30_000)
     slow = rows + np.linspace(0, 6, len(rows))[:, None] * rows[:256].std(axis=0)
@@ -463,7 +483,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         columns, streams = width * (lags + 2), width + 2
         own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 136) + 4250
         own += 311 * streams + 128 * (streams - 3) + 72 * width + 1
-        own += columns * (columns + 1) + 6 * (streams + 1) + columns * (columns + 2) + 4
+        own += columns * (columns + 1) + 6 * (streams + 1) + columns * (columns + 2) + 6
         assert sum(array.nbytes for array in state.tables) == 8 * own + 256
     every = sum(array.nbytes for array in reference.arrays(state).values())
     assert every < 400_000

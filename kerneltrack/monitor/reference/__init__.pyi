@@ -1,4 +1,5 @@
 from .episodes import Episode as Episode
+from .episodes import changed_since as changed_since
 from .episodes import open_episode as open_episode
 from .run import WRITTEN as WRITTEN
 from .run import Scores as Scores

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.monitor.reference.spec import RECOVERED, ReferenceSpec
-from kerneltrack.monitor.reference.state import OPENED, ReferenceState
+from kerneltrack.monitor.reference.spec import RECOVERED, STEADY, ReferenceSpec
+from kerneltrack.monitor.reference.state import CHANGED, OPENED, ReferenceState
 from kerneltrack.native.binding import call
 
 FloatArray = npt.NDArray[np.float64]
@@ -20,8 +20,6 @@ SPIKE_ROWS = 5
 """An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
 EARLY_ROWS = 20
 """Rows of an episode that say how it began (native/reference.h)."""
-LEAST_COMPARED = 3
-"""Rows of an episode that say so, at least."""
 RAMP = 1.5
 """A ramp's mean surprise is so many times that of its first rows."""
 
@@ -43,6 +41,11 @@ class Episode(NamedTuple):
         peak: Smallest p.
         times: Event times, ns, of the rows `start`, `opened`, `row` and `last`; 0 without times.
         shares: (D,) what each channel contributes, adding up to 1.
+        steady: Whether it is over because the change has lasted (a reference that moves): its last
+            rows were as odd as before, and are normal from now on.
+        changed: Index of the row since when the device has changed to stay, after this line; None
+            if it has not, or has recovered.
+        changed_time: That row's time, ns.
     """
 
     number: int
@@ -57,12 +60,17 @@ class Episode(NamedTuple):
     times: tuple[int, int, int, int]
     shares: FloatArray
     accepted: bool = False
+    steady: bool = False
+    changed: int | None = None
+    changed_time: int = 0
 
     @property
     def state(self) -> str:
-        """One of "open", "closed" and "accepted"."""
+        """One of "open", "closed", "steady" and "accepted"."""
         if self.accepted:
             return "accepted"
+        if self.steady:
+            return STEADY
         return "closed" if self.closed else "open"
 
     def moved(self, rows: int) -> Episode:
@@ -72,6 +80,7 @@ class Episode(NamedTuple):
             opened=self.opened + rows,
             row=self.row + rows,
             last=self.last + rows,
+            changed=None if self.changed is None else self.changed + rows,
         )
 
 
@@ -92,7 +101,7 @@ class EpisodeRoom(NamedTuple):
     times: IntArray
     blame: FloatArray
     stuck: FloatArray
-    compared: IntArray
+    change: IntArray
 
 
 def make_room(count: int, width: int) -> EpisodeRoom:
@@ -103,8 +112,8 @@ def make_room(count: int, width: int) -> EpisodeRoom:
     peak, surprise, early = reals
     closed, blame = np.zeros(count, np.bool_), np.zeros((count, width))
     times = np.zeros((count, 4), np.int64)
-    stuck, compared = np.zeros((count, width)), np.zeros((count, 2), np.int64)
-    rest = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck, compared)
+    stuck, change = np.zeros((count, width)), np.zeros((count, 4), np.int64)
+    rest = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck, change)
     return EpisodeRoom(number, start, opened, row, closed, *rest)
 
 
@@ -123,8 +132,8 @@ def read_episode(room: EpisodeRoom, at: int, lags: int) -> Episode:
     blame = room.blame[at].copy()
     if 2 * room.stuck_rows[at] > last - start + 1:
         kind, blame = "stuck", room.stuck[at].copy()
-    compared, usual = room.compared[at].tolist()
-    if compared >= LEAST_COMPARED and 2 * usual > compared:
+    recovered, steady, changed, changed_time = room.change[at].tolist()
+    if recovered:
         kind = RECOVERED
     total = float(blame.sum())
     return Episode(
@@ -139,7 +148,22 @@ def read_episode(room: EpisodeRoom, at: int, lags: int) -> Episode:
         peak=math.exp(-float(room.peak[at])),
         times=tuple(room.times[at].tolist()),
         shares=blame / total if total > 0.0 else blame,
+        steady=bool(steady),
+        changed=changed - 1 if changed else None,
+        changed_time=changed_time,
     )
+
+
+def changed_since(state: ReferenceState) -> tuple[int, int] | None:
+    """Return the row since when the device has changed to stay, and its time, ns; None: it has not.
+
+    It has where an episode ended because the change had lasted, until one ends that `recovered`; of
+    a reference that moves.
+    """
+    if not len(state.tables.compared):
+        return None
+    row, time = state.tables.compared[CHANGED:].tolist()
+    return (row - 1, time) if row else None
 
 
 def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:

@@ -68,6 +68,8 @@ MODE_NOW, MODE_UNPLACED = range(2)
 NO_MODE_YET = -2
 PASSED_BY = math.inf
 """What `previous` is after rows that were not compared, such as those of a quiet time."""
+CHANGED = 4
+"""Place in `compared`; the time is behind it."""
 MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
 
@@ -168,9 +170,10 @@ class Tables(NamedTuple):
         turned: (BLOCK,) which of the open block's rows begin another mode; (0,) without modes.
         former: (E + 2, E) of a reference that moves: mean and whitener of before the last change
             that lasted; the distance that one row in ten was beyond. (0, E) where it does not move.
-        compared: (4,) of which mode, from 1, `former` is (0: there is none); of which mode it is to
+        compared: (6,) of which mode, from 1, `former` is (0: there is none); of which mode it is to
             be kept; rows of the last episode that were held against it, and how many of them were
-            usual. (0,) where it does not move.
+            usual; the row since when the device has changed to stay, from 1 (0: it has not), and
+            its time. (0,) where it does not move.
     """
 
     shift: FloatArray
@@ -218,7 +221,7 @@ class ReferenceState(NamedTuple):
 
     The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4250) + 256 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
-    8(E(E + 1) + E(E + 2) + 317Q + 128(Q - 3) + 72D + 11) more, Q = D + 2; that there are modes
+    8(E(E + 1) + E(E + 2) + 317Q + 128(Q - 3) + 72D + 13) more, Q = D + 2; that there are modes
     takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9).
 
     Attributes:
@@ -275,7 +278,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "units": real(modes),
         "turned": ArrayForm((BLOCK if modes else 0,), np.bool_),
         "former": real(columns + 2 if streams else 0, columns),
-        "compared": whole(4 if streams else 0),
+        "compared": whole(6 if streams else 0),
     }
 
 
@@ -474,7 +477,7 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
     lows = tables.lows
     modes = max(tables.units.shape[-1], 1)
     check_whole("reference.compared", tables.compared[..., :2], 0, modes)
-    check_whole("reference.compared", tables.compared[..., 2:], 0, seen[..., np.newaxis])
+    check_whole("reference.compared", tables.compared[..., 2:5], 0, seen[..., np.newaxis])
     check_whole("reference.lows", lows[..., :-1, [0, 2]], 0, seen[..., np.newaxis, np.newaxis])
     for place, most in enumerate(_most_lows(streams).tolist()):
         least = -1 if place == WAITING else 0

@@ -104,6 +104,20 @@ def differences_of(output: str, run: Mapping[str, Any]) -> Differences | None:
     )
 
 
+def differing_of(output: str, run: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the line of each device that differs to the end; none where nothing was asked for.
+
+    Cost: O(spells) time, O(devices) memory.
+    """
+    if not run.get("differences"):
+        return {}
+    return {
+        line["model_id"]: line
+        for line in read_lines(output, DIFFERENCES)
+        if line["model_id"] is not None and line["state"] == "open"
+    }
+
+
 def _difference(line: Mapping[str, Any], spells: int = 1) -> Difference:
     return Difference(
         model=line["model_id"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from kerneltrack.monitor.spans import parse_span
 from kerneltrack.paths import join
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of, ns_of
 from pipelines.report.data.files import read_lines
+from pipelines.report.data.lasting import LastingChanges
 from pipelines.report.text import MOST_NAMED, and_more, counted, few, natural
 from transforms.outputs import EPISODES
 
@@ -43,6 +44,7 @@ class Off:
         kind: "spike", "ramp", "stuck" or "shift".
         open: Whether the input ended within it.
         still: Whether the input ended within an episode of the device, this or a later one.
+        changed: Whether the device has changed to stay, and has not come back since.
         row: Index of the row since when.
         start: Event time of that row, ns; None without times.
         last: Event time of the last surprising row.
@@ -58,6 +60,7 @@ class Off:
     kind: str
     open: bool
     still: bool
+    changed: bool
     row: int
     start: int | None
     last: int | None
@@ -85,7 +88,7 @@ class Band:
 
     Attributes:
         kind: As of `Off`.
-        state: "open", "closed" or "accepted".
+        state: "open", "closed", "steady" or "accepted".
         rows: Indices of the first and the last row.
         times: Event times, ns, of these; None without times.
         severity: As of `Off`.
@@ -115,6 +118,7 @@ class Episodes:
         rows: Index of the newest row that an episode tells of.
         lately: Episodes that were noticed in the last 30 days of the run, and their models; None
             where its rows are of no more days.
+        changed: How many of the models have changed to stay, and have not come back since.
         recovered: Models that came back to what was normal before a change that lasted, in the
             order of their names: that is no episode here.
     """
@@ -129,6 +133,7 @@ class Episodes:
     rows: int = 0
     lately: tuple[int, int] | None = None
     recovered: tuple[str, ...] = ()
+    changed: int = 0
 
 
 def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
@@ -149,7 +154,9 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     seen: dict[str, set[int]] = {}
     noticed: list[tuple[int, str]] = []
     longest, pace, rows = 0, None, 0
+    lasting = LastingChanges()
     for line in read_lines(output, EPISODES):
+        lasting.add(line)
         model = line["model_id"]
         if (model, line["episode"]) in back:
             continue
@@ -169,8 +176,10 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
             later = known is None or line["severity"] > known["severity"]
         if later:
             worst[model] = line
+    changed = lasting.now().keys()
     found = [
-        _off(line, channels, len(seen[model]), newest[model][-1]) for model, line in worst.items()
+        _off(line, channels, len(seen[model]), newest[model][-1], model in changed)
+        for model, line in worst.items()
     ]
     found.sort(key=lambda off: (-off.severity, natural(off.model)))
     still = sum(off.still for off in found)
@@ -178,8 +187,12 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     together, at = _together(sorted(noticed))
     lately = _lately(noticed, run.get("time_span"))
     recovered = tuple(sorted({model for model, _ in back}, key=natural))
-    about = (together, at, pace, rows, lately, recovered)
+    about = (together, at, pace, rows, lately, recovered, len(changed - {*_open(found)}))
     return Episodes(len(found), still, total, found[:MOST_LISTED], *about)
+
+
+def _open(found: Iterable[Off]) -> Iterator[str]:
+    return (off.model for off in found if off.still)
 
 
 def _recovered(output: str) -> set[tuple[str, int]]:
@@ -254,7 +267,9 @@ def _band(line: dict[str, Any]) -> Band:
     return Band(line["kind"], line["state"], rows, times, line["severity"], tuple(line["shares"]))
 
 
-def _off(line: dict[str, Any], channels: list[str], episodes: int, still: bool) -> Off:
+def _off(
+    line: dict[str, Any], channels: list[str], episodes: int, still: bool, changed: bool
+) -> Off:
     shares = sorted(zip(line["shares"], channels, strict=True), key=lambda pair: -pair[0])
     shares = [pair for pair in shares if pair[0] >= LEAST_SHARE]
     return Off(
@@ -262,6 +277,7 @@ def _off(line: dict[str, Any], channels: list[str], episodes: int, still: bool) 
         kind=line["kind"],
         open=line["state"] == "open",
         still=still,
+        changed=changed,
         row=line["start_index"],
         start=line.get("start"),
         last=line.get("last"),
@@ -437,14 +453,16 @@ def _rows_in(run: Mapping[str, Any], time: int) -> int | None:
 
 
 def _until(off: Off, clock: SiteClock) -> str:
+    if off.changed:
+        return ", changed to stay"
     if off.last is None:
         return f" until row {off.last_row:,}"
     return f" until {clock.named(off.last)}"
 
 
 def _to_the_end(found: Episodes) -> str:
-    if not found.still:
-        return ""
-    if found.still < found.models:
-        return f", {found.still:,} of them to the end"
-    return ", to the end" if found.models == 1 else ", all to the end"
+    if found.still == found.models:
+        return ", to the end" if found.models == 1 else ", all to the end"
+    still = f", {found.still:,} of them to the end" if found.still else ""
+    has = "has" if found.changed == 1 else "have"
+    return still + (f", {found.changed:,} {has} changed to stay" if found.changed else "")
