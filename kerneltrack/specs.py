@@ -55,6 +55,32 @@ def _listed(value: Any) -> Any:
     return [_listed(part) for part in value] if isinstance(value, tuple) else value
 
 
+def check_names(kind: type[Spec], values: Mapping[str, Any], field: str | None = None) -> None:
+    """Check that names are of settings of a kind, where people give them one by one.
+
+    Args:
+        kind: The spec's class.
+        values: Names to values.
+        field: What the values are given as; None: each under its own name.
+
+    Raises:
+        ConfigError: naming the first that is none, with the nearest that is one.
+    """
+    for name, value in values.items():
+        if name not in settings_of(kind):
+            found = _kind_and_nearest(kind, name)
+            if field is None:
+                raise ConfigError(str(name), value, f"left out: it is no setting of {found}")
+            raise ConfigError(field, name, f"settings of {found}")
+
+
+def _kind_and_nearest(kind: type[Spec], name: object) -> str:
+    """Return a kind's name, and which of its settings may have been meant."""
+    near = difflib.get_close_matches(str(name), settings_of(kind), n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"{getattr(kind, kind.role)}{hint}"
+
+
 def spec_from_dict(kind: type[_S], values: Mapping[str, Any]) -> _S:
     """Build a spec of this kind from plain values (a YAML file, a snapshot's header).
 
@@ -74,8 +100,6 @@ def spec_from_dict(kind: type[_S], values: Mapping[str, Any]) -> _S:
         if name == kind.role:
             continue
         if name not in settings:
-            near = difflib.get_close_matches(str(name), settings, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ConfigError("spec", name, f"a field of {getattr(kind, kind.role)}{hint}")
+            raise ConfigError("spec", name, f"a field of {_kind_and_nearest(kind, name)}")
         given[name] = as_declared(kind, name, value)
     return kind(**given)

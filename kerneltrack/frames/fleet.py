@@ -10,9 +10,11 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import tzinfo
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import narwhals as nw
 import numpy as np
@@ -27,7 +29,7 @@ from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, KeptFleet, Waiting
 from kerneltrack.frames.long_table import widen
 from kerneltrack.frames.model import DeviceModel, RowResults, Specs
 from kerneltrack.frames.names import name_of
-from kerneltrack.frames.plot import Plot, ShadedSpan, draw, draw_device
+from kerneltrack.frames.plot import Clock, Plot, ShadedSpan, draw, draw_device
 from kerneltrack.frames.table import (
     Frame,
     FrameColumns,
@@ -47,15 +49,16 @@ from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec, Predictions
 from kerneltrack.learners.common.usual import with_inputs
+from kerneltrack.monitor.clocks import is_zone
 from kerneltrack.monitor.reference import LEARNINGS, WRITTEN, Episode, ReferenceSpec
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from kerneltrack.number_texts import NAMES, NumberTexts
-from kerneltrack.registry import get_tracker, parse_learner_spec, parse_spec
+from kerneltrack.registry import TRACKERS, get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
 from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in, specs_of, write_singly
 from kerneltrack.snapshots.header import PackedState, packed_state
-from kerneltrack.specs import spec_from_dict
+from kerneltrack.specs import check_names, spec_from_dict
 from kerneltrack.time_units import NANOSECONDS, day_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
@@ -195,6 +198,8 @@ class Fleet:
         """Read the settings; see the class."""
         _check_settings(settings)
         if isinstance(tracker, str):
+            if tracker in TRACKERS:
+                check_names(get_tracker(tracker).spec_type, settings)
             tracker = parse_spec({"tracker": tracker, **settings})
         elif settings:
             allowed = "left out where `tracker` is a spec"
@@ -847,6 +852,18 @@ class Fleet:
     def _timed(self) -> bool:
         return any(model.time is not None for model in self._models.values())
 
+    @property
+    def _clock(self) -> Clock | None:
+        """What shows times in pictures: the frames' own zone; None without times."""
+        if not self._timed:
+            return None
+        zone = None if self._like is None else self._like.zone
+        if isinstance(zone, tzinfo):
+            return Clock(zone, str(zone))
+        if zone is not None and is_zone(zone):
+            return Clock(ZoneInfo(zone), zone)
+        return Clock(name="") if self._zoned is False else Clock()
+
     def _frame(self, frame: Frame, rows: TableRows, out: _Output) -> Any:
         columns: dict[str, Any] = {}
         known = self.columns
@@ -950,13 +967,13 @@ class Fleet:
         with self._lock:
             found = self._latest()
             if model_id is None:
-                return draw(found, self._spans, self._timed, len(self._models), most)
+                return draw(found, self._spans, self._clock, len(self._models), most)
             key = str(model_id)
             if key not in self._spans:
                 raise ConfigError("model_id", model_id, f"one of the fleet's {len(self)} devices")
             own = [episode for name, episode in found if name == key]
             names = self._channel_names(max((len(each.shares) for each in own), default=0))
-            return draw_device(key, own, names, self._spans[key], self._timed)
+            return draw_device(key, own, names, self._spans[key], self._clock)
 
     # Snapshots.
 

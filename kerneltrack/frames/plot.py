@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,18 @@ _WIDTH, _LEFT, _RIGHT, _LINE, _TOP = 760, 150, 20, 18, 26
 _LEAST = 3.0
 _MOST_NAME = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Clock(NamedTuple):
+    """What shows the times of a picture.
+
+    Attributes:
+        zone: Its zone.
+        name: Of the zone; empty for times of frames that have none.
+    """
+
+    zone: tzinfo = timezone.utc
+    name: str = "UTC"
 
 
 class ShadedSpan(NamedTuple):
@@ -63,7 +75,7 @@ class Plot:
 def draw(
     episodes: Sequence[tuple[str, Episode]],
     spans: Mapping[str, ShadedSpan],
-    timed: bool,
+    clock: Clock | None,
     models: int,
     most: int,
 ) -> Plot:
@@ -72,7 +84,7 @@ def draw(
     Args:
         episodes: Model and episode, the worst first.
         spans: From when to when models have rows.
-        timed: Whether places are times.
+        clock: What shows times; None: places are rows.
         models: How many models there are in all.
         most: Models that are drawn at most.
     """
@@ -90,12 +102,16 @@ def draw(
         parts.append(_bar(begin, top + 7, max(end - begin, _LEAST), 2, "#bbb"))
         for model, episode in reversed(episodes):
             if model == key:
-                parts.append(_episode(episode, first, scale, timed, top))
-    return _whole(parts, len(shown), first, last, timed)
+                parts.append(_episode(episode, first, scale, clock, top))
+    return _whole(parts, len(shown), first, last, clock)
 
 
 def draw_device(
-    name: str, episodes: Sequence[Episode], channels: Sequence[str], span: ShadedSpan, timed: bool
+    name: str,
+    episodes: Sequence[Episode],
+    channels: Sequence[str],
+    span: ShadedSpan,
+    clock: Clock | None,
 ) -> Plot:
     """Draw a device's channels over time: in each episode those that explain it.
 
@@ -104,9 +120,9 @@ def draw_device(
         episodes: Its episodes.
         channels: Names of the channels, in the order of the episodes' shares.
         span: From when to when it has rows.
-        timed: Whether places are times.
+        clock: What shows times; None: places are rows.
     """
-    since = min([span.first, *(_span_of(each, timed)[0] for each in episodes)])
+    since = min([span.first, *(_span_of(each, clock)[0] for each in episodes)])
     scale = (_WIDTH - _LEFT - _RIGHT) / max(span.last - since, 1)
     count = f"{len(episodes):,} episode{'s' * (len(episodes) != 1)}"
     parts = [_text(8, 16, f"{name}: {count}", bold=True)]
@@ -119,16 +135,16 @@ def draw_device(
         for episode in episodes:
             share = float(episode.shares[line])
             if share >= LEAST_SHARE:
-                parts.append(_episode(episode, since, scale, timed, top, share))
-    return _whole(parts, len(channels), since, span.last, timed)
+                parts.append(_episode(episode, since, scale, clock, top, share))
+    return _whole(parts, len(channels), since, span.last, clock)
 
 
-def _whole(parts: list[str], lines: int, first: int, last: int, timed: bool) -> Plot:
+def _whole(parts: list[str], lines: int, first: int, last: int, clock: Clock | None) -> Plot:
     """Return a picture of so many lines, with its axis and the colours of the kinds."""
     bottom = _TOP + lines * _LINE + 14
     parts += [
-        _text(_LEFT, bottom, _when(first, timed)),
-        _text(_WIDTH - _RIGHT, bottom, _when(last, timed), end=True),
+        _text(_LEFT, bottom, _when(first, clock)),
+        _text(_WIDTH - _RIGHT, bottom, _when(last, clock), end=True),
     ]
     at = _LEFT
     for kind, colour in COLOURS.items():
@@ -143,19 +159,19 @@ def _whole(parts: list[str], lines: int, first: int, last: int, timed: bool) -> 
     )
 
 
-def _span_of(episode: Episode, timed: bool) -> tuple[int, int]:
-    if timed:
+def _span_of(episode: Episode, clock: Clock | None) -> tuple[int, int]:
+    if clock is not None:
         return int(episode.times[0]), int(episode.times[2])
     return episode.start, episode.row
 
 
 def _episode(
-    episode: Episode, first: int, scale: float, timed: bool, top: int, share: float = 1.0
+    episode: Episode, first: int, scale: float, clock: Clock | None, top: int, share: float = 1.0
 ) -> str:
-    begin, until = _span_of(episode, timed)
+    begin, until = _span_of(episode, clock)
     left = _LEFT + max(begin - first, 0) * scale
     width = max((until - max(begin, first)) * scale, _LEAST)
-    title = f"{episode.kind}, {episode.state}, since {_when(begin, timed)}"
+    title = f"{episode.kind}, {episode.state}, since {_when(begin, clock)}"
     shown = f"{title}, {share:.0%}" if share < 1 else title
     return _bar(left, top + 3, width, 10, COLOURS[episode.kind], shown, share)
 
@@ -182,8 +198,8 @@ def _text(left: float, top: float, text: str, *, bold: bool = False, end: bool =
     return f"<text x='{left:.0f}' y='{top:.0f}'{more}>{html.escape(text)}</text>"
 
 
-def _when(at: int, timed: bool) -> str:
-    if not timed:
+def _when(at: int, clock: Clock | None) -> str:
+    if clock is None:
         return f"row {at:,}"
-    moment = _EPOCH + timedelta(microseconds=at // 1000)
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    moment = (_EPOCH + timedelta(microseconds=at // 1000)).astimezone(clock.zone)
+    return f"{moment:%Y-%m-%d %H:%M:%S} {clock.name}".strip()

@@ -193,7 +193,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         }
         return parse_spec({**values, "tracker": name, "seed": seed_of(self.random_state)})
 
-    def _track(self, rows: FloatArray, fresh: bool) -> Features:
+    def _track(self, rows: FloatArray, fresh: bool, extras: tuple[str, ...] = ()) -> Features:
         """Run rows through the tracker and keep its state.
 
         Scale and bandwidth come from the first `warmup` rows. Until these are there the rows are
@@ -203,6 +203,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         Args:
             rows: Shape (n, D).
             fresh: Forget what came before.
+            extras: What is asked for in addition, as of the tracker's `update`.
 
         Returns:
             The features of the rows, those kept from earlier calls first.
@@ -217,7 +218,7 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
             state = self._first_state(spec, rows[: spec.rows_to_start])
         else:
             state = self.state_
-        after, features = tracker.update(spec, state, rows)
+        after, features = tracker.update(spec, state, rows, extras)
         _check_taken(tracker, spec, after, rows, features, before)
         waits = before + len(rows) < spec.rows_to_start
         self._kept = rows.copy() if waits else np.empty((0, rows.shape[1]))
@@ -245,10 +246,15 @@ class TrackingEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn sh
         start.check(spec)
         return start_from(spec, start)
 
+    def _checked(self, X: npt.ArrayLike) -> FloatArray:
+        """Return rows of the width and names of those before, checked as scikit-learn does."""
+        rows: FloatArray = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        return rows
+
     def _project(self, X: npt.ArrayLike) -> Features:
         """Return the features of rows under the subspace as it is."""
         state = self._fitted()
-        rows = validate_data(self, X, reset=False, dtype=np.float64, order="C")
+        rows = self._checked(X)
         tracker = get_tracker(self.spec_.tracker)
         features = tracker.project(self.spec_, state, rows)
         _check_taken(tracker, self.spec_, state, rows, features, 0)

@@ -1,4 +1,4 @@
-"""The classifier: a learner on tracked features that tells classes apart."""
+"""The classifier: a learner on rows and tracked features that tells classes apart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kerneltrack.learners.common.kept_classes import MAX_NAME
 from kerneltrack.learners.common.label_sets import flags_of
 from kerneltrack.learners.common.spec import CLASSIFICATION
 from kerneltrack.registry import get_learner
-from kerneltrack.sklearn.base import FloatArray, emitted
+from kerneltrack.sklearn.base import FloatArray
 from kerneltrack.sklearn.predictor import SubspacePredictor
 
 NEVER = np.finfo(np.float64).min
@@ -35,7 +35,7 @@ def _names_of(classes: npt.NDArray[Any]) -> dict[Any, str]:
 
 
 class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[misc]
-    """An online classifier on tracked features.
+    """An online classifier on rows and their tracked features.
 
     One pass over the rows, in their order: each is tracked (see `SubspaceTracker`), predicted,
     scored, then learned from, under the subspace as it was at that row, in a frame that is kept
@@ -50,7 +50,8 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
             "polk", "bsgd", "nolana" or "fogd".
         learner_params: Settings of the learner by the names of its spec's fields
             (`kerneltrack.learners.RidgeSpec` and so on), {"forgetting": 1.0} say; None for its
-            defaults.
+            defaults. "inputs" says what the learner sees: "rows", "features" or "both"; by default
+            as in a job, which is both for linear learners and the rows for "auto".
 
     Attributes:
         classes_: (C,) the classes, sorted.
@@ -154,7 +155,11 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         """
         predictions = self._predictions(X)
         if predictions.members is None:
-            raise ConfigError("learner_params", self.learner_params, "with intervals, a share")
+            allowed = (
+                "given with the share of labels that sets are to hold: "
+                "learner_params={'intervals': 0.9}, set before fit"
+            )
+            raise ConfigError("learner_params", self.learner_params, allowed)
         found = np.zeros((len(predictions.members), len(self.classes_)), np.bool_)
         found[:, self._places()] = flags_of(predictions.members, len(predictions.classes))
         return found
@@ -190,9 +195,9 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         Raises:
             ValueError: for rows that are not finite or too large to compute with.
         """
-        features, spec = emitted(self._project(X)), self.learner_spec_
-        known = get_learner(spec.learner).probabilities(spec, self.learner_state_, features)
-        probable = np.zeros((len(features), len(self.classes_)))
+        inputs, spec = self._inputs_now(X), self.learner_spec_
+        known = get_learner(spec.learner).probabilities(spec, self.learner_state_, inputs)
+        probable = np.zeros((len(inputs), len(self.classes_)))
         probable[:, self._places()] = known
         return probable
 
@@ -232,9 +237,8 @@ class SubspaceClassifier(ClassifierMixin, SubspacePredictor):  # type: ignore[mi
         return np.array([places[name] for name in self.learner_state_.classes])
 
     def _decision_values(self, X: npt.ArrayLike) -> FloatArray:
-        features = emitted(self._project(X))
-        spec = self.learner_spec_
-        known = get_learner(spec.learner).values(spec, self.learner_state_, features)
-        values = np.full((len(features), len(self.classes_)), NEVER)
+        inputs, spec = self._inputs_now(X), self.learner_spec_
+        known = get_learner(spec.learner).values(spec, self.learner_state_, inputs)
+        values = np.full((len(inputs), len(self.classes_)), NEVER)
         values[:, self._places()] = known
         return values

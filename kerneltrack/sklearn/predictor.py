@@ -11,10 +11,14 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import AutoSpec, LearnerSpec, LearnerState, Predictions
-from kerneltrack.learners.common.prequential import MOST_WEIGHT
+from kerneltrack.learners.common.inputs import extras_for, inputs_of
+from kerneltrack.learners.common.prequential import MAX_FEATURE, MOST_WEIGHT
+from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
 from kerneltrack.settings import check_choice
 from kerneltrack.sklearn.base import FloatArray, TrackingEstimator, emitted, plain
+from kerneltrack.specs import check_names
+from kerneltrack.trackers import Features
 
 SET_BY_THE_ESTIMATOR = ("learner", "task", "max_classes")
 
@@ -114,13 +118,15 @@ class SubspacePredictor(TrackingEstimator):
         for field in SET_BY_THE_ESTIMATOR:
             if field in given:
                 raise ConfigError("learner_params", field, "left out: the estimator sets it")
+        check_names(get_learner(name).spec_type, given, "learner_params")
         values = {field: plain(value) for field, value in given.items()}
         if name == AutoSpec.learner:
             # Rows to be predicted are of no place in the stream: nothing comes before them.
             values = {"last_label": False, **values}
-        return parse_learner_spec(
+        spec = parse_learner_spec(
             {**values, "learner": name, "task": task, "max_classes": max(classes, 1)}
         )
+        return with_inputs(spec, self._make_spec())
 
     def _learn(
         self,
@@ -130,7 +136,7 @@ class SubspacePredictor(TrackingEstimator):
         spec: LearnerSpec,
         fresh: bool,
     ) -> None:
-        """Track rows, then learn their labels from the features that the tracker gave them.
+        """Track rows, then learn their labels from what the learner is to see of them.
 
         A bandwidth that the learner takes from its first rows is until then that of the rows that
         came: so the state is always that of one `fit` over these.
@@ -146,12 +152,15 @@ class SubspacePredictor(TrackingEstimator):
         learner = get_learner(spec.learner)
         counts = np.ones(len(rows)) if weights is None else weights
         counts = counts if fresh else np.concatenate([self._kept_weights, counts])
-        features = emitted(self._track(rows, fresh))
-        begins = fresh or kept
-        state = learner.init(spec, features.shape[1]) if begins else self._goes_on
+        if kept:
+            rows = np.concatenate([self._kept, rows])
+        tracker = self._make_spec() if fresh else self.spec_
+        features = self._track(rows[len(kept) :], fresh, extras_for(spec, tracker))
+        inputs, own = self._inputs(spec, features, rows)
+        state = learner.begin(spec, inputs.shape[1], own) if fresh or kept else self._goes_on
         labels = kept + labels
         row_counts = counts if learner.weighs else None
-        self._goes_on, _ = learner.update(spec, state, features, labels, row_counts)
+        self._goes_on, _ = learner.update(spec, state, inputs, labels, row_counts)
         self.learner_state_ = learner.settled(spec, self._goes_on)
         self.learner_spec_ = spec
         waiting = len(labels) if len(self._kept) else 0
@@ -186,9 +195,27 @@ class SubspacePredictor(TrackingEstimator):
         return rows, labels
 
     def _predictions(self, X: npt.ArrayLike) -> Predictions:
-        features = emitted(self._project(X))
-        spec = self.learner_spec_
-        return get_learner(spec.learner).predict(spec, self.learner_state_, features)
+        inputs, spec = self._inputs_now(X), self.learner_spec_
+        return get_learner(spec.learner).predict(spec, self.learner_state_, inputs)
+
+    def _inputs_now(self, X: npt.ArrayLike) -> FloatArray:
+        """Return what the learner sees of rows under the subspace and the scale as they are."""
+        features = self._project(X)
+        return self._inputs(self.learner_spec_, features, self._checked(X))[0]
+
+    def _inputs(
+        self, spec: LearnerSpec, features: Features, rows: FloatArray
+    ) -> tuple[FloatArray, int]:
+        """Return what a learner sees of rows, (n, w), and how many of its inputs are channels.
+
+        Raises:
+            ValueError: for a row that is too large for learners.
+        """
+        inputs, own = inputs_of(spec, emitted(features), self.spec_, self.state_, rows, features.x)
+        large = np.flatnonzero(np.any(np.abs(inputs) > MAX_FEATURE, axis=1))
+        if len(large):
+            raise ValueError(f"row {large[0]}: too large for the learner: use standardise=True")
+        return inputs, own
 
     def _counted(self) -> dict[str, int | float]:
         """Return the learner's running totals."""

@@ -257,6 +257,42 @@ def test_a_fleet_takes_times_of_every_zone(zone: str) -> None:
     assert str(some.episodes["start"].dt.tz) == zone
 
 
+def test_pictures_name_the_zone_of_their_times(tmp_path: Path) -> None:
+    rows = table()
+    rows.loc[rows.index[-48:], "heat"] += 9
+    new_york = rows["when"].dt.tz_localize("America/New_York")
+    seconds = rows["when"].to_numpy().astype("M8[s]").astype(np.int64)
+    for times, shown in (
+        (new_york, "2026-03-01 00:00:00 America/New_York<"),
+        (rows["when"], "2026-03-01 00:00:00<"),
+        (seconds, "2026-03-01 00:00:00 UTC<"),
+    ):
+        some = fleet(reference=kt.ReferenceSpec(rows=256))
+        update(some, rows.assign(when=times))
+        start = some.episodes["start"].iloc[0]
+        for picture in (some.plot(), some.plot("b")):
+            assert shown in picture.svg
+            assert f"since {start:%Y-%m-%d %H:%M:%S}" in picture.svg
+    some = fleet(reference=kt.ReferenceSpec(rows=256))
+    update(some, pl.from_pandas(rows.assign(when=new_york)))
+    assert f"since {some.episodes['start'][0]:%Y-%m-%d %H:%M:%S} America" in some.plot("b").svg
+    some.save(tmp_path / "kept")
+    loaded = kt.Fleet.load(tmp_path / "kept").plot("b").svg
+    assert loaded.count(" America/New_York<") == some.plot("b").svg.count(" America/New_York<")
+
+
+def test_a_setting_that_is_none_is_named_as_it_was_given() -> None:
+    message = r"ranks = 10: must be left out: it is no setting of okfeb \(did you mean 'rank'\?\)"
+    with pytest.raises(kt.ConfigError, match=message):
+        kt.Fleet(ranks=10)
+    for features, message in (
+        (["flow", "when"], "'when': must be a channel; time='when' names it already"),
+        (["flow", "flow"], "'flow': must be named once; it is there several times"),
+    ):
+        with pytest.raises(kt.ConfigError, match=f"features = {message}"):
+            update(fleet(), table(), features=features)
+
+
 def test_names_of_columns_become_texts() -> None:
     rows = table().set_axis(["pump", "when", 0, ("heat", "max")], axis=1)
     some = fleet()

@@ -31,9 +31,11 @@ from kerneltrack import LandmarkSpec, choose_landmarks, codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import LearnerSpec, RidgeSpec
+from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.registry import LEARNERS, TRACKERS, get_learner, get_tracker, parse_spec
 from kerneltrack.sklearn import SubspaceClassifier, SubspaceRegressor, SubspaceTracker
-from kerneltrack.trackers import OKFEBSpec, OKFESpec
+from kerneltrack.trackers import Features, OKFEBSpec, OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
 from tests.oracles.learner_cases import same_state
@@ -60,7 +62,22 @@ def told_by_default(learner: str, **options: Any) -> LearnerSpec:
     """What an estimator tells a learner: nothing comes before a row that is to be predicted."""
     settled: dict[str, Any] = {"last_label": False} if learner == "auto" else {}
     spec: LearnerSpec = LEARNERS[learner].spec_type(**settled, **options)
-    return spec
+    return with_inputs(spec, OKFEBSpec())
+
+
+def seen(
+    spec: LearnerSpec, tracker: SubspaceSpec, state: Any, features: Features, rows: Any
+) -> dict[str, Any]:
+    """What a learner sees of rows, as `learn_all` takes it."""
+    emitted = features.q if features.z is None else features.z
+    own = own_inputs(tracker, state, rows, features.x)
+    if spec.inputs == "both":
+        return {"features": emitted, "own": own}
+    return {"features": own if spec.inputs == "rows" else emitted}
+
+
+def joined(given: dict[str, Any]) -> Any:
+    return np.hstack([given["own"], given["features"]]) if "own" in given else given["features"]
 
 
 ESTIMATORS = (SubspaceTracker, SubspaceClassifier, SubspaceRegressor)
@@ -183,18 +200,17 @@ def test_the_classifier_is_learn_all(options: dict[str, Any], learner: str) -> N
     spec = spec_of(options)
     model = SubspaceClassifier(**options, learner=learner).fit(ROWS, LABELS)
     state, features = run_all(spec, ROWS)
-    emitted = features.q if features.z is None else features.z
-    assert emitted is not None
-    learned, output_text = learn_all(told_by_default(learner), emitted, LABELS.tolist())
+    told = told_by_default(learner)
+    given = seen(told, spec, state, features, ROWS)
+    learned, output_text = learn_all(told, labels=LABELS.tolist(), **given)
     assert state_bytes(model.state_) == state_bytes(state)
     learned = get_learner(learner).settled(model.learner_spec_, learned)
     same_state(model.learner_state_, learned)
     assert output_text.correct is not None
     assert model.prequential_accuracy_ == output_text.correct.sum() / output_text.scored.sum()
     after = get_tracker(spec.tracker).project(spec, state, ROWS)
-    emitted = after.q if after.z is None else after.z
-    assert emitted is not None
-    predicted = get_learner(learner).predict(model.learner_spec_, learned, emitted)
+    given = seen(told, spec, state, after, ROWS)
+    predicted = get_learner(learner).predict(model.learner_spec_, learned, joined(given))
     assert model.predict(ROWS).tolist() == predicted.names
 
 
@@ -203,9 +219,9 @@ def test_the_regressor_is_learn_all(learner: str) -> None:
     spec = OKFEBSpec(**SMALL)
     model = SubspaceRegressor(**SMALL, learner=learner).fit(ROWS, TARGETS)
     state, features = run_all(spec, ROWS)
-    assert features.z is not None
     reported = told_by_default(learner, task="regression")
-    learned, output_text = learn_all(reported, features.z, TARGETS)
+    given = seen(reported, spec, state, features, ROWS)
+    learned, output_text = learn_all(reported, labels=TARGETS, **given)
     learned = get_learner(learner).settled(reported, learned)
     same_state(model.learner_state_, learned)
     assert output_text.error is not None
@@ -217,10 +233,38 @@ def test_the_regressor_is_learn_all(learner: str) -> None:
         else np.nan
     )
     assert model.prequential_rmse_ == pytest.approx(rmse, rel=1e-12, nan_ok=True)
-    z = get_tracker("okfeb").project(spec, state, ROWS).z
-    assert z is not None
-    predicted = get_learner(learner).predict(model.learner_spec_, learned, z)
+    given = seen(reported, spec, state, get_tracker("okfeb").project(spec, state, ROWS), ROWS)
+    predicted = get_learner(learner).predict(model.learner_spec_, learned, joined(given))
     assert raw(model.predict(ROWS)) == raw(predicted.value)
+
+
+@pytest.mark.parametrize("standardise", [True, "moving"])
+@pytest.mark.parametrize("inputs", ["rows", "features", "both"])
+@pytest.mark.parametrize("learner", ["ridge", "auto"])
+def test_the_learner_sees_what_inputs_says(learner: str, inputs: str, standardise: Any) -> None:
+    options = {**SMALL, "standardise": standardise, "scale_window": 20}
+    spec = spec_of(options)
+    params = {"inputs": inputs}
+    model = SubspaceRegressor(**options, learner=learner, learner_params=params)
+    told = told_by_default(learner, task="regression", inputs=inputs)
+    state, features = run_all(spec, ROWS, ("x",) if standardise == "moving" else ())
+    given = seen(told, spec, state, features, ROWS)
+    learned, _ = learn_all(told, labels=TARGETS, **given)
+    same_state(model.fit(ROWS, TARGETS).learner_state_, learned)
+    parts: Any = in_parts(clone(model), [1, 7, 45], TARGETS)
+    same_state(parts.learner_state_, learned)
+    assert raw(parts.predict(ROWS)) == raw(model.fit(ROWS, TARGETS).predict(ROWS))
+    width = {"rows": 3, "features": spec.rank, "both": 3 + spec.rank}[inputs]
+    assert get_learner(learner).width(told, model.learner_state_) == width
+
+
+def test_a_linear_target_is_learned_by_the_defaults() -> None:
+    # By the features alone, of rank 10, the score is below 0.
+    rows = np.random.default_rng(4).normal(size=(1500, 6)) + 3
+    targets = rows @ np.arange(6.0) + 7
+    for learner in ("ridge", "auto"):
+        model = SubspaceRegressor(learner=learner).fit(rows[:1000], targets[:1000])
+        assert model.score(rows[1000:], targets[1000:]) > 0.99
 
 
 def in_parts(estimator: Any, cuts: list[int], labels: Any = None, **first: Any) -> Any:
@@ -276,9 +320,10 @@ def test_a_bandwidth_comes_from_the_rows_that_there_are(learner: str) -> None:
         assert begun.learner_state_.bandwidth[0] > 0
         if stop >= 30:
             assert (begun.predict(rows[:stop]) == labels[:stop]).mean() > 0.7
-    emitted = run_all(OKFEBSpec(**SMALL), rows)[1].z
-    assert emitted is not None
-    same_state(begun.learner_state_, learn_all(begun.learner_spec_, emitted, labels.tolist())[0])
+    spec = OKFEBSpec(**SMALL)
+    given = seen(begun.learner_spec_, spec, *run_all(spec, rows), rows)
+    learned, _ = learn_all(begun.learner_spec_, labels=labels.tolist(), **given)
+    same_state(begun.learner_state_, learned)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -343,9 +388,9 @@ def test_decision_values_are_the_learners(learner: str) -> None:
     values = model.decision_function(ROWS)
     assert values.shape == (len(ROWS), 3)
     assert model.classes_[values.argmax(axis=1)].tolist() == model.predict(ROWS).tolist()
-    z = get_tracker("okfeb").project(model.spec_, model.state_, ROWS).z
-    assert z is not None
-    output_text = get_learner(learner).predict(model.learner_spec_, model.learner_state_, z)
+    features = get_tracker("okfeb").project(model.spec_, model.state_, ROWS)
+    given = joined(seen(model.learner_spec_, model.spec_, model.state_, features, ROWS))
+    output_text = get_learner(learner).predict(model.learner_spec_, model.learner_state_, given)
     assert output_text.score is not None
     assert output_text.margin is not None
     chances = model.predict_proba(ROWS)
@@ -475,7 +520,7 @@ def test_before_any_row_there_is_nothing(estimator: Any) -> None:
         ({"learner": "svm"}, "learner"),
         ({"learner": ["ridge"]}, "learner"),
         ({"learner": "hinge"}, "task"),
-        ({"learner_params": {"forgeting": 1.0}}, "spec"),
+        ({"learner_params": {"forgeting": 1.0}}, "learner_params"),
         ({"learner_params": {"ridge": -1.0}}, "ridge"),
         ({"learner_params": {"task": "regression"}}, "learner_params"),
         ({"learner_params": "forgetting"}, "learner_params"),
@@ -500,7 +545,8 @@ def test_parameters_may_be_numpys() -> None:
     }
     model = SubspaceClassifier(**options).fit(ROWS, LABELS)
     assert model.spec_ == OKFEBSpec(rank=3, budget=5, gamma=2.0, seed=4)
-    assert model.learner_spec_ == RidgeSpec(bias=False, max_classes=len(set(LABELS)))
+    expected = RidgeSpec(bias=False, max_classes=len(set(LABELS)), inputs="both")
+    assert model.learner_spec_ == expected
 
 
 def test_random_state_is_the_seed() -> None:
@@ -546,13 +592,13 @@ def test_a_grid_search_scores_each_fold_as_the_core_does() -> None:
     for place, chosen in enumerate(search.cv_results_["params"]):
         spec = OKFEBSpec(**{**SMALL, "rank": chosen["rank"]})
         learner = get_learner("ridge")
-        learner_spec = learner.spec_type(**chosen["learner_params"])
+        learner_spec = told_by_default("ridge", **chosen["learner_params"])
         for fold, (train, test) in enumerate(splits.split(ROWS)):
             state, features = run_all(spec, ROWS[train])
-            assert features.z is not None
-            learned, _ = learn_all(learner_spec, features.z, LABELS[train].tolist())
-            z = get_tracker("okfeb").project(spec, state, ROWS[test]).z
-            assert z is not None
+            given = seen(learner_spec, spec, state, features, ROWS[train])
+            learned, _ = learn_all(learner_spec, labels=LABELS[train].tolist(), **given)
+            after = get_tracker("okfeb").project(spec, state, ROWS[test])
+            z = joined(seen(learner_spec, spec, state, after, ROWS[test]))
             hits = np.array(learner.predict(learner_spec, learned, z).names) == LABELS[test]
             assert search.cv_results_[f"split{fold}_test_score"][place] == hits.mean()
     best = SubspaceClassifier(**SMALL).set_params(**search.best_params_).fit(ROWS, LABELS)
