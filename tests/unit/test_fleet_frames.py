@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import pickle
+import re
 import threading
 import warnings
 from collections.abc import Callable
@@ -639,7 +640,7 @@ def test_a_row_that_comes_again_is_not_learned_again(
             found.append(often.update(rows[:end])[begin:][["index", "loss", "z0"]])
     out = pd.concat(found)
     same(out[["index", "loss", "z0"]].assign(p=0), expected[["index", "loss", "z0"]].assign(p=0))
-    assert repr(often) == repr(once)
+    assert re.sub(r" [\d,]+ refused,", "", repr(often)) == repr(once)
 
 
 def test_rows_that_wait_are_not_taken_twice() -> None:
@@ -690,6 +691,7 @@ def test_rows_of_several_machines_without_ids_are_warned_of(rows: Any, message: 
         some.update(rows, time=time)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", ".* rows are refused")
         some.update(rows)
 
 
