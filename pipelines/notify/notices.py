@@ -12,7 +12,7 @@ import numpy as np
 
 from kerneltrack.errors import DataError, printable
 from kerneltrack.fleet.devices import named_shares
-from kerneltrack.monitor.reference.spec import LEAST_SHARE
+from kerneltrack.monitor.reference.spec import ACCEPTED, LEAST_SHARE, STEADY
 from pipelines.report.text import moment
 from transforms.outputs import SILENT
 
@@ -30,7 +30,7 @@ class Notice(msgspec.Struct, frozen=True):
         device: The device's ID.
         episode: The episode's number; None of a silence.
         kind: As of `Episode`, or "silent".
-        state: "open", "closed" or "accepted".
+        state: "open", "closed", "steady" or "accepted".
         start_index: Index of the row since when.
         start: That row's time, ns; None without times.
         time: Time of the row after which this holds, ns; None without times, or if not known.
@@ -129,9 +129,17 @@ class Event(msgspec.Struct, frozen=True):
                 return f"{device} sends rows again (silent since {since})"
             return f"{device} has sent nothing since {since}"
         if self.over:
-            return f"{device} is well again ({notice.kind} since {since})"
+            return self._ended(device, since)
         text = f"{device} is off since {since}: {notice.kind}"
         return f"{text} in {self.channels}" if self.channels else text
+
+    def _ended(self, device: str, since: str) -> str:
+        ended = self.closed or self.opened
+        if ended.state == STEADY:
+            return f"{device} has changed to stay ({ended.kind} since {since}): it is not as it was"
+        if ended.state == ACCEPTED:
+            return f"{device} has a new normal ({ended.kind} since {since})"
+        return f"{device} is well again ({ended.kind} since {since})"
 
 
 def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> Notice:

@@ -28,9 +28,11 @@ START = 1_772_395_140_000_000_000
 SHARES = [{"channel": "heat", "share": 0.97}, {"channel": "flow", "share": 0.03}]
 
 
-def notice(device: str = "pump-5", episode: int | None = 1, state: str = "open") -> Notice:
+def notice(
+    device: str = "pump-5", episode: int | None = 1, state: str = "open", kind: str = "shift"
+) -> Notice:
     later = START + (60 if state == "open" else 3600) * 10**9
-    kind = "silent" if episode is None else "shift"
+    kind = "silent" if episode is None else kind
     return Notice(device, episode, kind, state, 9, START, later, 12.5, SHARES)
 
 
@@ -202,6 +204,23 @@ def test_a_state_file_is_of_one_source_and_one_process(tmp_path: Path) -> None:
         Outbox(str(tmp_path / "other"), "topic a", ["mail"])
     with pytest.raises(ConfigError, match="a folder that exists"):
         Outbox(str(tmp_path / "none" / "state"), "topic a", ["mail"])
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ("closed", "pump-5 is well again (stuck since 2026-03-01 19:59:00 UTC)"),
+        (
+            "steady",
+            "pump-5 has changed to stay (stuck since 2026-03-01 19:59:00 UTC): it is not as it was",
+        ),
+        ("accepted", "pump-5 has a new normal (stuck since 2026-03-01 19:59:00 UTC)"),
+    ],
+)
+def test_an_end_says_what_became_of_the_device(state: str, text: str) -> None:
+    """The kind is the one that shows at the end: a spike may turn out to be a stuck sensor."""
+    over = Event(notice(kind="spike"), notice(state=state, kind="stuck"), over=True)
+    assert over.summary == text
 
 
 def test_forms_are_what_services_take() -> None:

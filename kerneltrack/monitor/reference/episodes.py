@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.monitor.reference.spec import RECOVERED, STEADY, ReferenceSpec
+from kerneltrack.monitor.reference.spec import ACCEPTED, RECOVERED, STEADY, ReferenceSpec
 from kerneltrack.monitor.reference.state import CHANGED, OPENED, ReferenceState
 from kerneltrack.native.binding import call
 
@@ -68,7 +68,7 @@ class Episode(NamedTuple):
     def state(self) -> str:
         """One of "open", "closed", "steady" and "accepted"."""
         if self.accepted:
-            return "accepted"
+            return ACCEPTED
         if self.steady:
             return STEADY
         return "closed" if self.closed else "open"

@@ -29,8 +29,8 @@ LEAST_MEMORY, MOST_MEMORY = 1024, 10_000_000
 """Rows of a memory, at least and at most (native/reference_moving.c)."""
 NO_GAP, OWN_GAP = "none", "12 hours"
 """No gap counts; the one of a reference that moves."""
-STEADY = "steady"
-"""State of an episode that is over because the change has lasted."""
+ACCEPTED, STEADY = "accepted", "steady"
+"""States of episodes that are over: as the new normal; because the change has lasted."""
 RECOVERED = "recovered"
 """Kind of an episode whose rows are as they were before the last change that lasted."""
 LEAST_SHARE = 0.05

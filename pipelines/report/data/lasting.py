@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kerneltrack.monitor.reference.spec import RECOVERED, STEADY
+from kerneltrack.monitor.reference.spec import ACCEPTED, RECOVERED, STEADY
 
 Line = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ class LastingChanges:
 
     def add(self, line: Line) -> None:
         """Take an episode's line, as `episodes/` has it."""
-        over = line["state"] not in ("open", "accepted")
+        over = line["state"] not in ("open", ACCEPTED)
         if over and (line["state"] == STEADY or line["kind"] == RECOVERED):
             self._found.setdefault(line["model_id"], {})[line["episode"]] = line
 
