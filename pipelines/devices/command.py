@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from kerneltrack.fleet.devices import GONE
 from kerneltrack.paths import exists, join
@@ -15,6 +16,7 @@ from pipelines.cluster.interruption import Interruption
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
 from pipelines.devices.options import check
 from pipelines.devices.text import csv_of, in_order, table_of
+from pipelines.report.clock import UTC_CLOCK, clock_of
 from pipelines.report.data.files import read_run
 from pipelines.run_folder import RUN
 from pipelines.topics.options import client_settings
@@ -32,9 +34,9 @@ def run(args: argparse.Namespace) -> int:
         The exit code: 0; 130 after Ctrl-C, which ends `--watch`.
     """
     check(args)
-    until = None if args.folder is None else calibrated_from(read_run(args.folder))
+    record = None if args.folder is None else read_run(args.folder)
     with _source(args) as read:
-        shown = _Shown(args, until)
+        shown = _Shown(args, record)
         shown.print(read(0.0, None))
         if args.watch is None:
             return 0
@@ -74,9 +76,11 @@ def _read_again(folder: str, seconds: float, interruption: Interruption | None) 
 class _Shown:
     """Prints lines, and knows what it has printed."""
 
-    def __init__(self, args: argparse.Namespace, until: str | None) -> None:
+    def __init__(self, args: argparse.Namespace, run: Mapping[str, Any] | None) -> None:
+        self._until = None if run is None else calibrated_from(run)
+        self._clock = UTC_CLOCK if run is None else clock_of(run)
         self._json, self._csv = args.json, args.csv
-        self._states, self._until = args.state, until
+        self._states = args.state
         self._before: dict[str, Line] = {}
         self._clears = args.watch is not None and sys.stdout.isatty()
 
@@ -88,9 +92,9 @@ class _Shown:
         if self._json:
             texts = self._changes(lines)
         elif self._csv:
-            texts = csv_of(lines, self._states)
+            texts = csv_of(lines, self._states, self._clock)
         else:
-            texts = table_of(lines, self._until, self._states)
+            texts = table_of(lines, self._until, self._states, self._clock)
         if self._clears and not self._json:
             sys.stdout.write(_CLEAR)
         sys.stdout.writelines(f"{text}\n" for text in texts)

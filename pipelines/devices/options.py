@@ -24,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--json", action="store_true", help="Print one JSON object per line instead of a table."
     )
     parser.add_argument(
-        "--csv", action="store_true", help="Print the table as CSV, for spreadsheets: times in UTC."
+        "--csv", action="store_true", help="Print the table as CSV, for spreadsheets."
     )
     parser.add_argument(
         "--state",

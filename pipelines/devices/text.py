@@ -12,6 +12,7 @@ from kerneltrack.errors import printable
 from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
+from pipelines.report.clock import UTC_CLOCK, SiteClock, ns_of
 from pipelines.report.data.episodes import MOST_CHANNELS
 from pipelines.report.text import natural
 from transforms.outputs import SILENT
@@ -28,7 +29,6 @@ _TELLING = (OFF, CHANGED)
 """States whose kind and channels the table has."""
 _HEAD = ("device", "state", "since", "kind", "channels", "last row")
 _MOST_NAME = 40
-_TO_SECONDS = 19
 
 
 def in_order(lines: Sequence[Line]) -> list[Line]:
@@ -45,7 +45,10 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
 
 
 def table_of(
-    lines: Sequence[Line], calibrated_from: str | None, states: Collection[str] | None = None
+    lines: Sequence[Line],
+    calibrated_from: str | None,
+    states: Collection[str] | None = None,
+    clock: SiteClock = UTC_CLOCK,
 ) -> Iterator[str]:
     """Yield a line that counts all devices by state, and a table with a line for each device.
 
@@ -53,31 +56,35 @@ def table_of(
         lines: What is known of each, in order.
         calibrated_from: Until when devices calibrate; None if that is not known.
         states: States of the devices in the table; None: all.
+        clock: By which times are shown.
     """
     yield _total(lines)
     listed = [line for line in lines if states is None or line["state"] in states]
     if not listed:
         return
-    cells = [_HEAD, *(_cells(line, calibrated_from) for line in listed)]
+    cells = [_HEAD, *(_cells(line, calibrated_from, clock) for line in listed)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         texts = (text.ljust(width) for text, width in zip(row, widths, strict=True))
         yield "  ".join(texts).rstrip()
 
 
-def csv_of(lines: Sequence[Line], states: Collection[str] | None = None) -> Iterator[str]:
+def csv_of(
+    lines: Sequence[Line], states: Collection[str] | None = None, clock: SiteClock = UTC_CLOCK
+) -> Iterator[str]:
     """Yield the lines of a CSV file, a header first: what `table_of` has, and the severity.
 
     Args:
         lines: What is known of each device, in order.
         states: States of the devices in the file; None: all.
+        clock: By which times are shown.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*_HEAD[:4], "severity", *_HEAD[4:]))
     for line in lines:
         if states is None or line["state"] in states:
-            device, state, since, kind, channels, last = _cells(line, None, whole=True)
+            device, state, since, kind, channels, last = _cells(line, None, clock, whole=True)
             severity = line["severity"] if kind and line["severity"] is not None else ""
             writer.writerow((device, state, since, kind, severity, channels, last))
     yield from text.getvalue().splitlines()
@@ -92,7 +99,7 @@ def _total(lines: Sequence[Line]) -> str:
 
 
 def _cells(
-    line: Line, calibrated_from: str | None, *, whole: bool = False
+    line: Line, calibrated_from: str | None, clock: SiteClock, *, whole: bool = False
 ) -> tuple[str, str, str, str, str, str]:
     state, tells = _WORDS[line["state"]], line["state"] in _TELLING
     if line["state"] == LEARNING and calibrated_from is not None and not line["episodes"]:
@@ -100,16 +107,16 @@ def _cells(
     return (
         line["model_id"] if whole else printable(line["model_id"])[:_MOST_NAME],
         state,
-        _moment(line.get("since"), line["since_index"]),
+        _moment(line.get("since"), line["since_index"], clock),
         (line["kind"] or "") if tells else "",
         _where(line["channels"] or []) if tells and line["kind"] != SILENT else "",
-        _moment(line.get("time"), line["rows"] - 1),
+        _moment(line.get("time"), line["rows"] - 1, clock),
     )
 
 
-def _moment(time: str | None, row: int | None) -> str:
+def _moment(time: str | None, row: int | None, clock: SiteClock) -> str:
     if time is not None:
-        return f"{time[:_TO_SECONDS].replace('T', ' ')} UTC"
+        return clock.named(ns_of(time.removesuffix("Z")))
     return "" if row is None else f"row {row:,}"
 
 

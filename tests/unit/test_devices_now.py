@@ -101,6 +101,15 @@ def test_a_change_that_has_lasted_is_not_well_until_the_device_has_recovered(
     assert known(output)["m10"]["state"] == "off"
 
 
+def test_times_are_those_of_the_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    still = episode("m2", 1, state="open")
+    output = run(tmp_path / "out", still, **FIRST, times={"zone": "Europe/Berlin"})
+    for words in ([output], [output, "--csv"]):
+        first = printed(capsys, *words, "--state", "off")[-1]
+        assert "2017-07-14 04:40:40 CEST" in first
+    assert known(output)["m2"]["since"].startswith("2017-07-14T02:40:40")
+
+
 def test_a_device_that_differs_by_day_to_the_end_has_changed(tmp_path: Path) -> None:
     output = run(
         tmp_path / "out",
