@@ -349,6 +349,8 @@ class PackedFile:
                 group = about.row_group(number)
                 if group.total_byte_size > MOST_BYTES or group.num_rows > MOST_BYTES:
                     raise DataError(path, f"row group {number} is larger than {MOST_BYTES:,} bytes")
+                # What `column` finds damaged ends the process; reading a page of it is an error.
+                next(found.iter_batches(1, [number], ["model_id"]), None)
                 stated = group.column(place).statistics
                 if stated is None or not stated.has_min_max:
                     self._ranges.append(None)

@@ -95,7 +95,7 @@ def test_each_mode_has_a_normal_of_its_own(
     memory = ("--reference-memory", "3000 rows", "--reference-season", "none")
     rest = ("--features", "ch*", "--mode", "state", "--reference-max-modes", "3")
     assert track(path, output, "--reference", "auto", *memory, *rest) == 0
-    assert "names:    state" in capsys.readouterr().out
+    assert "mode:     state" in capsys.readouterr().out
     lines = pq.read_table(output / "episodes").to_pylist()
     assert {line["model_id"] for line in lines} == {"pump-1"}
     assert 5000 <= lines[0]["index"] < 5200
@@ -205,7 +205,7 @@ def test_a_well_fleet_is_said_to_be_well(
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "output_text"),
     [
         (("--reference", "first", "--reference-rows", "100"), "--reference-rows = 100"),
         (("--reference", "none", "--reference-rows", "1000"), "--reference = 'none'"),

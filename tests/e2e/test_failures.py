@@ -209,7 +209,7 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "code", "said"),
+    ("numbers", "code", "output_text"),
     [
         ([signal.SIGTERM], 143, "ended by SIGTERM"),
         ([signal.SIGHUP], 129, "ended by SIGHUP"),

@@ -170,7 +170,7 @@ def test_labels_of_their_own_are_matched_by_the_order_of_theirs(
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "reported"),
     [
         (("score", "--snapshots", "utc/snapshots", "--output", "scored"), "120 scored, 4 failed"),
         (("landmarks", "--output", "marks.json", "--method", "uniform"), "(120 read, 4 failed)"),

@@ -166,7 +166,7 @@ def test_held_values_and_rows_of_one_time_count_as_the_tracker_has_them(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "output_text"),
     [
         (("--periods", "week"), "--periods"),
         (("--periods-limit", "3"), "--periods = None: .*--periods-limit is given"),

@@ -116,7 +116,7 @@ def test_a_warm_start_goes_on_with_what_was_given(
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "output_text"),
     [
         (
             ("--reference", "firts"),

@@ -228,7 +228,7 @@ def test_snapshots_without_a_reference_say_so(
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "output_text"),
     [
         (("--window", "0"), "--window = 0.0: must be seconds from 0.000001 to 1000000"),
         (("--window-period", "5"), "--window-period = 5.0: must be left out without --window"),

@@ -134,7 +134,7 @@ def test_without_kafkas_client_one_line_names_the_extra(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "output_text"),
     [
         (["list", "okfeb"], ""),
         (["--help"], ""),

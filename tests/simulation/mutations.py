@@ -86,7 +86,7 @@ _TOGETHER = "transforms.track.together"
 MUTATIONS = (
     Mutation(
         "a new model sets no timer for the end of the input",
-        f"{_KEYED}.run_held",
+        f"{_KEYED}.run_pending",
         "logs[key].begins and not each.flush",
         "logs[key].begins and each.flush",
     ),
@@ -135,22 +135,22 @@ MUTATIONS = (
     Mutation(
         "a silence does not run what the bundle has brought before",
         f"{_KEYED}.fall_silent",
-        "if key in self.held:",
+        "if key in self.pending:",
         "if False:",
         {"idle": 2.0},
     ),
     Mutation(
         "a model expires before what the bundle has brought has run",
         f"{_KEYED}.expire",
-        "yield from self.run_held()",
+        "yield from self.run_pending()",
         "yield from ()",
         {"expire": 9.0},
     ),
     Mutation(
         "labels that come after rows are taken before them",
         f"{_KEYED}.bring",
-        "held.flush or (named and held.chunks)",
-        "held.flush",
+        "pending.flush or (named and pending.chunks)",
+        "pending.flush",
         {"learner": "ridge", "wait": (25.0, 1000)},
     ),
     Mutation(

@@ -154,7 +154,7 @@ def test_what_a_model_keeps_is_its_own() -> None:
             *now.board.arrays().values(),
             *(part for part in now.state if isinstance(part, np.ndarray)),
             now.waiting.rows.z,
-            now.waiting.output_text.valid,
+            now.waiting.predictions.valid,
         )
     ]
     assert len(arrays) > 10 * MODELS

@@ -103,7 +103,7 @@ def holed() -> Array:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "output_text"),
     [
         (normal(0, 300)[:, 0], "X = "),
         (normal(0, 100), "X = "),

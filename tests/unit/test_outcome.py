@@ -79,7 +79,7 @@ def test_a_job_that_failed_says_why(allowed: str | None, rows: int, failed: int,
     assert str(caught.value) == f"{why}; the outputs are complete for a look"
 
 
-@pytest.mark.parametrize(("rows", "said"), [(0, "the input holds no rows\n"), (5, "")])
+@pytest.mark.parametrize(("rows", "output_text"), [(0, "the input holds no rows\n"), (5, "")])
 def test_a_job_that_did_not(
     rows: int, output_text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

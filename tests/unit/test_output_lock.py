@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ["kerneltrack", "track", "a b.csv"]
 HOLDER = """
 import os, sys, time
-from pipelines.output_lock import folder_held
-with folder_held(sys.argv[1], "--output", ["kerneltrack", "score"]):
+from pipelines.output_lock import locked_folder
+with locked_folder(sys.argv[1], "--output", ["kerneltrack", "score"]):
     # Of a forked process the child speaks: it has then done what it does first of all.
     if len(sys.argv) == 2 or os.fork() == 0:
         print(os.getpid(), flush=True)

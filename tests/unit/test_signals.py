@@ -31,7 +31,7 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("number", "said", "code"),
+    ("number", "output_text", "code"),
     [
         (signal.SIGINT, "interrupted", 130),
         (signal.SIGTERM, "ended by SIGTERM", 143),
