@@ -249,13 +249,17 @@ def test_a_topic_is_followed_through_kills(
     wanted = []
     for number in (2, 3, 4):
         with subprocess.Popen(follow, env=environment(), stderr=subprocess.DEVNULL) as running:
-            wanted.append((number, "firing"))
-            wait_for("its beginning", lambda: taken() == wanted)
-            if number == 3:
-                send(3, "closed")
-                wanted.append((3, "resolved"))
-                wait_for("its end", lambda: taken() == wanted)
-            running.send_signal(signal.SIGKILL if number < 4 else signal.SIGINT)
+            try:
+                wanted.append((number, "firing"))
+                wait_for("its beginning", lambda: taken() == wanted)
+                if number == 3:
+                    send(3, "closed")
+                    wanted.append((3, "resolved"))
+                    wait_for("its end", lambda: taken() == wanted)
+                running.send_signal(signal.SIGKILL if number < 4 else signal.SIGINT)
+                running.wait(PATIENCE)
+            finally:
+                running.kill()
         if number == 2:
             send(2, "closed")
             wanted.append((2, "resolved"))
