@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.krls_tracker import CHOSEN_BY, JITTER, median_distance
+from benchmarks.krls_tracker import JITTER, least_error, median_distance
 from benchmarks.prequential_sets import FloatArray
 
 
@@ -96,9 +96,5 @@ def tuned_squares(rows: FloatArray, targets: FloatArray, budget: int) -> tuple[F
             rows[:count], targets[:count], budget, setting.width * median, setting.level
         )
 
-    def error(setting: Setting) -> float:
-        found = float(np.mean((run(setting, CHOSEN_BY) - targets[:CHOSEN_BY]) ** 2))
-        return found if np.isfinite(found) else np.inf
-
-    best = min(SETTINGS, key=error)
+    best = least_error(SETTINGS, run, targets)
     return run(best, len(rows)), best

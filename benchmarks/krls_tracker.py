@@ -18,11 +18,14 @@ Algorithm 1 and section V; as in the authors' toolbox (kafbox).
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from benchmarks.prequential_sets import FloatArray
+
+S = TypeVar("S")
 
 JITTER = 1e-6
 """Added to the diagonal of K; a smaller γ² counts as nothing."""
@@ -119,6 +122,18 @@ def krls_tracker(
     return predictions
 
 
+def least_error(
+    settings: Iterable[S], run: Callable[[S, int], FloatArray], targets: FloatArray
+) -> S:
+    """Return the setting with which so many first rows are predicted with least error."""
+
+    def error(setting: S) -> float:
+        found = float(np.mean((run(setting, CHOSEN_BY) - targets[:CHOSEN_BY]) ** 2))
+        return found if np.isfinite(found) else np.inf
+
+    return min(settings, key=error)
+
+
 def tuned_tracker(rows: FloatArray, targets: FloatArray, budget: int) -> tuple[FloatArray, Setting]:
     """Return what KRLS-T predicts with the setting that has least error on the first rows.
 
@@ -134,10 +149,5 @@ def tuned_tracker(rows: FloatArray, targets: FloatArray, budget: int) -> tuple[F
         reported = rows[:count], targets[:count]
         return krls_tracker(*reported, budget, sigma, setting.noise, setting.memory)
 
-    def error(setting: Setting) -> float:
-        made = run(setting, CHOSEN_BY)
-        found = float(np.mean((made - targets[:CHOSEN_BY]) ** 2))
-        return found if np.isfinite(found) else np.inf
-
-    best = min(SETTINGS, key=error)
+    best = least_error(SETTINGS, run, targets)
     return run(best, len(rows)), best
