@@ -16,7 +16,13 @@ from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference.spec import AUTO, RECOVERED
 from pipelines.report.data.columns import array_of, model_numbers, times_of
 from pipelines.report.data.differences import differing_of
-from pipelines.report.data.files import column_names, parquet_files, read_batches, read_run
+from pipelines.report.data.files import (
+    column_names,
+    parquet_files,
+    read_batches,
+    read_lines,
+    read_run,
+)
 from pipelines.report.data.lasting import LastingChanges
 from pipelines.report.data.silent import silent_of
 from transforms.outputs import EPISODES, FEATURES, SILENT
@@ -153,28 +159,14 @@ class _NewestLine:
 
 def newest_episodes(output: str) -> tuple[dict[str, Line], dict[str, Line]]:
     """Return the last line of the last episode of each model, and that with which it changed."""
-    paths = parquet_files(output, EPISODES)
-    names = column_names(paths)
     found: dict[str, Line] = {}
     lasting = LastingChanges()
-    for batch in read_batches(paths, names):
-        for line in plain_lines(batch):
-            lasting.add(line)
-            known = found.get(line["model_id"])
-            if known is None or _place(line) > _place(known):
-                found[line["model_id"]] = line
+    for line in read_lines(output, EPISODES):
+        lasting.add(line)
+        known = found.get(line["model_id"])
+        if known is None or _place(line) > _place(known):
+            found[line["model_id"]] = line
     return found, {name: dict(line) for name, line in lasting.now().items()}
-
-
-def plain_lines(batch: pa.RecordBatch) -> Sequence[Line]:
-    """Return lines of episodes, their times in ns since 1970."""
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    columns["model_id"] = columns["model_id"].cast(pa.string())
-    for name in ("time", *_TIMES):
-        if name in columns:
-            columns[name] = columns[name].cast(pa.timestamp("ns", tz="UTC")).cast(pa.int64())
-    lines: list[Line] = pa.table(columns).to_pylist()
-    return lines
 
 
 def _place(line: Line) -> tuple[int, int]:

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from kerneltrack.errors import DataError
 from kerneltrack.paths import exists, join, whole
-from pipelines.devices.of_run import Line, newest_episodes, plain_lines
+from pipelines.devices.of_run import Line, newest_episodes
 from pipelines.notify.notices import Notice, notice_of
 from pipelines.notify.outbox import Outbox
-from pipelines.report.data.files import read_run
+from pipelines.report.data.files import plain_table, read_run
 from pipelines.report.data.silent import silent_of
 from pipelines.run_folder import RUN
 from transforms.kafka.messages import BadMessageError, batch_of
@@ -128,6 +128,7 @@ class TopicSource:
 def _rows(message: Any, where: str) -> Sequence[Line]:
     """Return the lines of a message that is an Arrow stream."""
     try:
-        return plain_lines(batch_of(message.value()))
+        lines: list[Line] = plain_table(batch_of(message.value())).to_pylist()
     except (BadMessageError, KeyError) as error:
         raise DataError(where, f"has a message that is no line of episodes: {error}") from error
+    return lines
