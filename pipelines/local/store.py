@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kerneltrack.errors import DataError
+from pipelines.transactions import transaction
 
 FILE = "state.sqlite3"
 VERSION = 1
@@ -161,14 +162,8 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._writing():
-            self._file.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._file.execute("ROLLBACK")
-                raise
-            self._file.execute("COMMIT")
+        with self._writing(), transaction(self._file):
+            yield
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ import msgspec
 
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.notify.notices import Event, Notice
+from pipelines.transactions import transaction
 
 VERSION = 1
 WAITS, SENT, ENDS = "waits", "sent", "ends"
@@ -159,14 +160,8 @@ class Outbox:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._checked():
-            self._file.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._file.execute("ROLLBACK")
-                raise
-            self._file.execute("COMMIT")
+        with self._checked(), transaction(self._file):
+            yield
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
