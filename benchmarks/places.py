@@ -29,7 +29,7 @@ def _processor() -> str:
 def provenance() -> dict[str, str]:
     """Return where figures come from: machine, versions, commit, date."""
     commit = subprocess.run(
-        ["git", "-C", str(ROOT), "describe", "--always", "--dirty"],
+        ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"],
         capture_output=True,
         text=True,
         check=False,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from benchmarks import pages
 from benchmarks.paper.parts import COLUMNS, Found, cells, outcome, read_manifest
+from benchmarks.places import ROOT
 from benchmarks.record import KEPT, Table, read, write
+from tests.parts import missing
 
 NAMES = pages.pages()
 
@@ -33,6 +36,25 @@ def test_every_table_has_its_source_and_even_rows(page: str) -> None:
         assert table.machine and re.match(r"[0-9a-f]{7,}", table.commit), name
         assert re.match(r"20\d\d-\d\d-\d\d", table.date), name
         assert table.rows and {len(row) for row in table.rows} == {len(table.columns)}, name
+
+
+def git(*arguments: str) -> str:
+    """Ask git about the project's folder; nothing where that is no repository."""
+    called = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(called, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def test_every_kept_table_comes_of_a_commit_of_the_history() -> None:
+    if git("rev-parse", "--is-shallow-repository") != "false":
+        missing("the commits of results were not looked up: that needs git and the whole history")
+    history = git("rev-list", "HEAD").splitlines()
+    unknown = [
+        (file.name, name, table.commit)
+        for file in KEPT.glob("**/*.json")
+        for name, table in read(file).items()
+        if not any(commit.startswith(table.commit) for commit in history)
+    ]
+    assert not unknown, "tables are kept of runs on commits that are in the history"
 
 
 def test_the_papers_tables_have_the_ranges_and_status_of_the_manifest() -> None:
