@@ -7,7 +7,7 @@ import importlib
 import numpy as np
 import pytest
 
-from benchmarks.paper import budgeted
+from benchmarks.paper import batch_machines, budgeted
 from benchmarks.paper.page import PAGE, page
 from benchmarks.paper.parts import Found, Line, Part, outcome, read_manifest, read_titles
 from benchmarks.paper.printed_nolana import SOLVERS, PrintedNolana, rank_one
@@ -89,6 +89,43 @@ def test_rows_in_blocks_are_those_one_after_another() -> None:
     one = budgeted.without_budget(budgeted.pegasos(1e-2), rows, labels, 2.0, block=1)
     many = budgeted.without_budget(budgeted.pegasos(1e-2), rows, labels, 2.0, block=50)
     np.testing.assert_allclose(many, one, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", batch_machines.LOSSES)
+def test_machines_of_all_rows_are_at_the_least_cost(loss: str) -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(300, 2))
+    y = np.digitize((rows**2).sum(axis=1), [0.8, 2.2])
+    kernel = make_kernel("gaussian", 1.0)
+    model = batch_machines.fit(kernel, rows, y, rows[:60], loss=loss, ridge=1e-3, steps=2_000)
+    inner = gram(kernel, model.rows, model.rows) + batch_machines.FLAT * np.eye(60)
+    values = gram(kernel, rows, model.rows) @ model.weights
+    risk, error = batch_machines.risk_and_error(kernel, model, rows, y, loss)
+    losses, slopes = batch_machines.loss_of(values, y, batch_machines.LOSSES[loss])
+    square = float(np.einsum("mc,mn,nc->", model.weights, inner, model.weights))
+    assert risk + 1e-3 / 2 * square == pytest.approx(model.cost, rel=1e-4)
+    slope = gram(kernel, model.rows, rows) @ slopes / len(y) + 1e-3 * inner @ model.weights
+    assert np.abs(slope).max() < 1e-4
+    own = values[np.arange(len(y)), y]
+    values[np.arange(len(y)), y] = -np.inf
+    hinge = np.maximum(0.0, 1.0 + values.max(axis=1) - own)
+    if loss == "hinge":
+        assert np.all((losses >= hinge - 1e-12) & (losses <= hinge + 0.03))
+    assert error < 0.08
+
+
+def test_import_vectors_are_rows_that_lower_the_cost() -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(300, 2))
+    y = (rows[:, 0] * rows[:, 1] > 0).astype(np.int64)
+    kernel = make_kernel("gaussian", 2.0)
+    few, many = (
+        batch_machines.import_vectors(kernel, rows, y, ridge=1e-4, count=count, seed=0)
+        for count in (4, 12)
+    )
+    assert (few.rows == many.rows[:4]).all() and many.cost < few.cost
+    assert {tuple(row) for row in many.rows} <= {tuple(row) for row in rows}
+    assert batch_machines.risk_and_error(kernel, many, rows, y, "logistic")[1] < 0.1
 
 
 def test_spectral_shifting_keeps_the_trace_and_meka_its_blocks() -> None:
