@@ -75,8 +75,7 @@ def main() -> int:
     args = parser.parse_args()
     sets = args.sets or [*(HELD_OUT if args.held_out else SETS)]
     methods = (*OURS, *args.peers)
-    name = "krls" if "KRLS-T" in args.peers else "krls_ald"
-    table = Table("auto", f"{name}_held_out" if args.held_out else name, ["", *methods])
+    table = Table("auto", "krls_held_out" if args.held_out else "krls", ["", *methods])
     spent: dict[str, list[float]] = {method: [] for method in methods}
     behind = 0
     for name in sets:

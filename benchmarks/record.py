@@ -44,6 +44,7 @@ class Kept:
         tolerance: By how much, relative to the value, two runs may differ.
         columns: Heads; the first names the rows.
         rows: Cells as they are printed.
+        by_hand: Whether the table was put together by hand of what the command printed then.
     """
 
     command: str
@@ -53,10 +54,13 @@ class Kept:
     tolerance: float
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    by_hand: bool = False
 
     def markdown(self) -> list[str]:
         """Return the table in Markdown, and under it where it comes from."""
-        source = f"`{self.command}`; {self.machine}; commit {self.commit}, {self.date[:10]}."
+        shortened = ", put together by hand" if self.by_hand else ""
+        made = f"`{self.command}`{shortened}; {self.machine}"
+        source = f"{made}; commit {self.commit}, {self.date[:10]}."
         rule = "|" + "---|" * len(self.columns)
         return [line(self.columns), rule, *map(line, self.rows), "", source]
 
@@ -89,6 +93,7 @@ def write(path: Path, tables: Mapping[str, Kept]) -> None:
         head = [
             f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)},"
             for key, value in fields.items()
+            if value is not False
         ]
         body = "\n".join([*head, f'  "rows": [\n   {rows}\n  ]'])
         parts.append(f" {json.dumps(name)}: {{\n{body}\n }}")

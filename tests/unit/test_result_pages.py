@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import re
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from benchmarks import pages
 from benchmarks.paper.parts import COLUMNS, Found, cells, outcome, read_manifest
 from benchmarks.places import ROOT
 from benchmarks.record import KEPT, Table, read, write
+from kerneltrack.registry import LEARNERS
 from tests.parts import missing
 
 NAMES = pages.pages()
@@ -35,7 +37,33 @@ def test_every_table_has_its_source_and_even_rows(page: str) -> None:
         assert re.match(r"python -m (benchmarks|pytest)", table.command), name
         assert table.machine and re.match(r"[0-9a-f]{7,}", table.commit), name
         assert re.match(r"20\d\d-\d\d-\d\d", table.date), name
+        # Runs of today write the time of day; those of the papers did not at first.
+        assert "T" in table.date or table.by_hand or name.startswith("paper-"), name
         assert table.rows and {len(row) for row in table.rows} == {len(table.columns)}, name
+
+
+def test_commands_of_the_docs_are_modules() -> None:
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *KEPT.glob("*.md")]
+    named = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"python -m (benchmarks[\w.]*)", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 30
+    assert [each for each in named if importlib.util.find_spec(each[1]) is None] == []
+
+
+def test_every_peer_has_its_file_and_its_figures() -> None:
+    text = (KEPT / "README.md").read_text(encoding="utf-8").partition("## Peers")[2]
+    peers = re.findall(r"^\| (.+) \| (`.+`) \| \[(\w+)\.md\]\(\3\.md\): (.+) \|$", text, re.M)
+    assert len(peers) == text.count("\n|") - 2 > 20
+    for name, written, page, figures in peers:
+        for place in re.findall(r"`([^`]+)`", written):
+            found = place.removeprefix("--learner ")
+            assert found in LEARNERS or (KEPT.parent / found).exists(), (name, place)
+        tables = read(KEPT / f"{page}.json").values()
+        heads = {head for table in tables for head in table.columns}
+        assert figures in heads | {row[0] for table in tables for row in table.rows}, name
 
 
 def git(*arguments: str) -> str:
@@ -106,6 +134,10 @@ def test_a_run_writes_what_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert "| y | .25 |" in text and found["one"].command in text
     (tmp_path / "a.md").write_text(text)
     assert pages.filled("a") == text
+    by_hand = dataclasses.replace(found["one"], by_hand=True)
+    write(tmp_path / "a.json", {**read(tmp_path / "a.json"), "one": by_hand})
+    assert "`, put together by hand; " in pages.filled("a") != text
+    assert read(tmp_path / "a.json")["one"] == by_hand
     moved = dataclasses.replace(found["one"], rows=(("x", "2"),))
     write(tmp_path / "a.json", {**read(tmp_path / "a.json"), "one": moved})
     assert pages.filled("a") != text
