@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from types import FrameType, TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -12,18 +13,24 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Interruption:
     """While entered, signals that would end the process are kept until `check` or `wait`.
 
-    So no process is ever started without being written down.
+    So no process is ever started without being written down. What is left to do then may take
+    longer than the command line waits for a computation that keeps Python from seeing a signal.
     """
 
     def __init__(self) -> None:
         """Take no signal yet."""
-        self._came = threading.Event()
+        self.number = 0
+        """The first signal that came."""
+        # What a handler does may come in the middle of a pause. An Event's lock would then be taken
+        # a second time by the same thread, which waits for ever; this queue is made for it.
+        self._wake: SimpleQueue[int] = SimpleQueue()
 
     def __enter__(self) -> Interruption:
         """Take the signals."""
         # What nohup had ignored stays ignored.
         heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
         self._former = {number: signal.signal(number, self._take) for number in heard}
+        self._watch = signal.set_wakeup_fd(-1)
         return self
 
     def __exit__(
@@ -33,16 +40,18 @@ class Interruption:
         trace: TracebackType | None,
     ) -> None:
         """Restore the handlers of the signals."""
+        signal.set_wakeup_fd(self._watch, warn_on_full_buffer=False)
         for number, handler in self._former.items():
             signal.signal(number, handler)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
-        self._came.set()
+        self.number = self.number or number
+        self._wake.put(number)
 
     @property
     def came(self) -> bool:
         """Whether a signal came."""
-        return self._came.is_set()
+        return self.number > 0
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal came."""
@@ -51,7 +60,9 @@ class Interruption:
 
     def pause(self, seconds: float) -> None:
         """Wait, until a signal comes at the latest."""
-        self._came.wait(seconds)
+        if not self.came:
+            with suppress(Empty):
+                self._wake.get(timeout=max(seconds, 0.0))
 
     def wait(self, seconds: float) -> None:
         """Wait, and raise KeyboardInterrupt as soon as a signal comes."""

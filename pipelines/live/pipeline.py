@@ -20,7 +20,7 @@ from transforms.kafka.gather import Outgoing
 from transforms.kafka.read import ReadMessages
 from transforms.kafka.send import SendMessages
 from transforms.keyed.expiry import Expiry
-from transforms.outputs import DEAD_LETTERS, DEVICES, FEATURES, written
+from transforms.outputs import DEAD_LETTERS, DEVICES, EPISODES, FEATURES, written
 from transforms.read.columns import Columns
 from transforms.read.label_files import name_rows
 from transforms.snapshots.write import WriteStates
@@ -120,7 +120,8 @@ def encoder_of(name: str, schema: pa.Schema, job: Job, ends: LiveEnds) -> beam.D
     if name == DEVICES:
         return DeviceStatesFn(schema, job.columns.channels)
     placed = placed_schema(schema) if name == FEATURES else schema
-    return EncodeFn(placed, ends.output_form)
+    channels = job.columns.channels if name == EPISODES else ()
+    return EncodeFn(placed, ends.output_form, channels)
 
 
 def _reader(

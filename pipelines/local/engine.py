@@ -30,6 +30,8 @@ ASK = 30.0
 """Seconds for which Kafka is waited for."""
 PATIENCE = 120.0
 """Seconds for which a commit is tried again."""
+PAUSE = 0.1
+"""Seconds between two tries."""
 LOOK_FOR_PARTITIONS = 10.0
 TRANSACTION_TIMEOUT = 60
 """Seconds after which Kafka ends a transaction of a process that is gone."""
@@ -38,6 +40,21 @@ _LOST = (
     confluent_kafka.KafkaError._AUTO_OFFSET_RESET,
     confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE,
 )
+
+_PASSING = (
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+    confluent_kafka.KafkaError.REQUEST_TIMED_OUT,
+    confluent_kafka.KafkaError.UNSTABLE_OFFSET_COMMIT,
+    confluent_kafka.KafkaError._ALL_BROKERS_DOWN,
+    confluent_kafka.KafkaError._TIMED_OUT,
+    confluent_kafka.KafkaError._TRANSPORT,
+    confluent_kafka.KafkaError._WAIT_COORD,
+)
+"""Errors of brokers that begin, end or hand over; clients call only those of transactions such."""
 
 
 class FencedError(KerneltrackError):
@@ -89,7 +106,7 @@ class Engine:
                 **reached,
             }
         )
-        self._again(lambda: self._producer.init_transactions(ASK), "the transactions' coordinator")
+        again(lambda: self._producer.init_transactions(ASK), "the transactions' coordinator")
         self._next: Offsets = {}
         self._number = 0
         self._written, self._took = time.monotonic(), 0.0
@@ -134,7 +151,15 @@ class Engine:
     def _committed(self) -> int | None:
         """Return the number of the last bundle that Kafka has the outputs of; None without any."""
         asked = _places(self._next)
-        found = self._again(lambda: self._consumer.committed(asked, ASK), "the group's offsets")
+
+        def ask() -> list[confluent_kafka.TopicPartition]:
+            found = self._consumer.committed(asked, ASK)
+            for place in found:
+                if place.error is not None:
+                    raise confluent_kafka.KafkaException(place.error)
+            return found
+
+        found = again(ask, "the group's offsets")
         return max((int(place.metadata) for place in found if place.offset >= 0), default=None)
 
     def _run_again(self, bundles: Sequence[Bundle]) -> None:
@@ -188,7 +213,7 @@ class Engine:
     def _first(self, topic: str, part: int) -> int:
         place = confluent_kafka.TopicPartition(topic, part)
         what = f"offsets of {topic}"
-        low, _ = self._again(lambda: self._consumer.get_watermark_offsets(place, ASK), what)
+        low, _ = again(lambda: self._consumer.get_watermark_offsets(place, ASK), what)
         return int(low)
 
     def _look_for_partitions(self) -> bool:
@@ -202,7 +227,7 @@ class Engine:
         return new
 
     def _partitions(self, topic: str) -> list[int]:
-        found = self._again(lambda: self._consumer.list_topics(topic, ASK), topic)
+        found = again(lambda: self._consumer.list_topics(topic, ASK), topic)
         return sorted(found.topics[topic].partitions)
 
     def _assign(self) -> None:
@@ -259,10 +284,8 @@ class Engine:
             self._consumer.consumer_group_metadata(),
         )
         what = f"{len(sent):,} messages"
-        self._again(
-            lambda: self._producer.send_offsets_to_transaction(places, group, ASK), "the offsets"
-        )
-        self._again(lambda: self._producer.commit_transaction(ASK), what)
+        again(lambda: self._producer.send_offsets_to_transaction(places, group, ASK), "the offsets")
+        again(lambda: self._producer.commit_transaction(ASK), what)
 
     def checkpoint(self) -> None:
         """Write the models that have changed."""
@@ -292,24 +315,6 @@ class Engine:
                 raise KafkaError(error.str())
         return found
 
-    def _again(self, ask: Callable[[], Any], what: str) -> Any:
-        """Ask Kafka until it answers, or for as long as it is waited for.
-
-        Raises:
-            FencedError: if another process runs the job.
-            KafkaError: if Kafka does not answer, or refuses.
-        """
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return ask()
-            except confluent_kafka.KafkaException as exception:
-                error = exception.args[0]
-                if error.code() in _FENCED:
-                    raise FencedError("another process runs this job now") from exception
-                if not error.retriable() or time.monotonic() > deadline:
-                    raise KafkaError(f"{what}: {error.str()}") from exception
-
 
 def _places(offsets: Offsets, metadata: str = "") -> list[confluent_kafka.TopicPartition]:
     return [
@@ -336,3 +341,24 @@ _FENCED = (
     confluent_kafka.KafkaError.PRODUCER_FENCED,
     confluent_kafka.KafkaError.INVALID_PRODUCER_EPOCH,
 )
+
+
+def again(ask: Callable[[], Any], what: str) -> Any:
+    """Ask Kafka until it answers, or for as long as it is waited for.
+
+    Raises:
+        FencedError: if another process runs the job.
+        KafkaError: if Kafka does not answer, or refuses.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return ask()
+        except confluent_kafka.KafkaException as exception:
+            error = exception.args[0]
+            if error.code() in _FENCED:
+                raise FencedError("another process runs this job now") from exception
+            passes = error.retriable() or error.code() in _PASSING
+            if not passes or time.monotonic() > deadline:
+                raise KafkaError(f"{what}: {error.str()}") from exception
+            time.sleep(PAUSE)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -18,6 +14,7 @@ from kerneltrack.errors import ConfigError, fit, printable
 from pipelines.cli import kafka_options
 from pipelines.cli.command_line import SIGNAL_EXIT, UsageError
 from pipelines.cluster.folder import named_cluster
+from pipelines.cluster.interruption import Interruption
 from pipelines.job import say
 from pipelines.job_spec import Job
 from pipelines.live import options as stream_options
@@ -173,15 +170,15 @@ def _follow(
     how = "goes on" if args.resume else f"reads from {args.begin}"
     say(f"job {record.name} runs in this process: it {how}")
     line = _Line(args.progress, steps, models, engine)
-    with _signals() as came:
-        while not came:
+    with Interruption() as interruption:
+        while not interruption.came:
             engine.bundle(flags.max_bundle_size, flags.max_bundle_time_mills / 1e3)
             engine.look_around(flags.checkpointing_interval / 1e3)
             line.show()
         line.clear()
         engine.checkpoint()
     say(f"job {record.name} has ended: go on with --resume latest")
-    return SIGNAL_EXIT + came[0]
+    return SIGNAL_EXIT + interruption.number
 
 
 class _Line:
@@ -222,22 +219,3 @@ class _Line:
         if self._shows:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Note signals that end the job, which does so between two bundles."""
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    former: dict[int, Any] = {number: signal.signal(number, note) for number in numbers}
-    wakeup = signal.set_wakeup_fd(-1)
-    try:
-        yield came
-    finally:
-        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-        for number, handler in former.items():
-            signal.signal(number, handler)

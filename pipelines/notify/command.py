@@ -32,9 +32,7 @@ def run(args: argparse.Namespace) -> int:
     name = f"topic {args.topic}" if folder is None else folder.name
     client = client_settings(args) if folder is None else {}
     with closing(Outbox(args.state, name, [each.name for each in receivers])) as outbox:
-        source: Source = folder or TopicSource(
-            client, args.topic, args.output_format, args.features, outbox
-        )
+        source: Source = folder or TopicSource(client, args.topic, args.output_format, outbox)
         deliveries = [Delivery(each, outbox, args.per_minute, say) for each in receivers]
         with closing(source), Interruption() as interruption:
             if args.follow is None:

@@ -147,7 +147,7 @@ def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> N
 
     Args:
         line: Its columns by name; times in ns since 1970, or in ISO 8601.
-        channels: Names of the D channels; others are numbered.
+        channels: Names of the D channels, if the line has none itself; others are numbered.
         place: Where the line comes from, for the error.
 
     Raises:
@@ -155,8 +155,6 @@ def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> N
     """
     if not line.keys() >= _FIELDS:
         raise DataError(place, "has a line without columns of episodes: is it an episodes topic?")
-    shares = [share or 0.0 for share in line["shares"]]
-    names = [*channels, *(f"channel {n}" for n in range(len(channels) + 1, len(shares) + 1))]
     try:
         return Notice(
             str(line["model_id"]),
@@ -167,10 +165,19 @@ def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> N
             _ns(line.get("start")),
             _ns(line.get("time")),
             _number(line["severity"]),
-            named_shares(shares, names),
+            _channels_of(line, channels),
         )
-    except (TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise DataError(place, f"has a line that is no episode: {error}") from error
+
+
+def _channels_of(line: Mapping[str, Any], channels: Sequence[str]) -> list[dict[str, Any]]:
+    named = line.get("channels")
+    if named is not None:
+        return [{"channel": str(each["channel"]), "share": float(each["share"])} for each in named]
+    shares = [share or 0.0 for share in line["shares"]]
+    names = [*channels, *(f"channel {n}" for n in range(len(channels) + 1, len(shares) + 1))]
+    return named_shares(shares, names)
 
 
 def iso_of(time: int | None) -> str | None:

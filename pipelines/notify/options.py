@@ -38,13 +38,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="Format of the topic's messages. [default %(default)s]",
     )
     parser.add_argument(
-        "--features",
-        nargs="+",
-        default=(),
-        metavar="NAME",
-        help="Names of the channels of a topic, as for stream. [default: they are numbered]",
-    )
-    parser.add_argument(
         "--state",
         required=True,
         type=path_name,
@@ -173,7 +166,7 @@ def check(args: argparse.Namespace) -> None:
     if (args.folder is None) == (args.topic is None):
         raise ConfigError("DIR", args.folder or "", "a run's folder, or --topic TOPIC")
     if args.folder is not None:
-        for flag in ("brokers", "cluster", "client", "features"):
+        for flag in ("brokers", "cluster", "client"):
             if getattr(args, flag):
                 raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
     if args.follow is not None and not 0 < args.follow <= LONGEST_FOLLOW:

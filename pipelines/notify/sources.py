@@ -81,23 +81,15 @@ class TopicSource:
         client: Settings of librdkafka's clients.
         topic: The topic.
         form: How its messages are written.
-        channels: Names of the channels; others are numbered.
         outbox: Says how far it was read.
     """
 
-    def __init__(
-        self,
-        client: dict[str, Any],
-        topic: str,
-        form: str,
-        channels: Sequence[str],
-        outbox: Outbox,
-    ) -> None:
+    def __init__(self, client: dict[str, Any], topic: str, form: str, outbox: Outbox) -> None:
         """Assign its partitions."""
         # Kafka's client is not needed for a folder.
         from pipelines.topics.read_output import OutputReader  # noqa: PLC0415
 
-        self._topic, self._form, self._channels = topic, form, channels
+        self._topic, self._form = topic, form
         self._reader = OutputReader(client, topic, form, outbox.offsets())
 
     def read(self, outbox: Outbox, again: bool) -> None:
@@ -118,7 +110,7 @@ class TopicSource:
         where = f"{self._topic}, partition {message.partition()}, offset {message.offset()}"
         rows = self._reader.rows_of(message) if self._form == "json" else _rows(message, where)
         for row in rows:
-            yield notice_of(row, self._channels, where)
+            yield notice_of(row, (), where)
 
     def close(self) -> None:
         """Close the consumer."""

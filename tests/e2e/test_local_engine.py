@@ -22,8 +22,9 @@ from pipelines.cli.main import main
 from pipelines.local.store import FILE
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import COLUMNS, command, environment, run_process, table_of, track
-from tests.e2e.live import SPECS, Live, Recording, assert_same_bits, record, settled
+from tests.e2e.live import CHANNELS, SPECS, Live, Recording, assert_same_bits, record, settled
 from tests.e2e.test_stream import ALERTS, DRIFT, assert_same_as_file_job
+from tests.receivers import HttpServer
 
 ROWS = 1200
 REFERENCE = ("--reference", "first", "--reference-per", "100000 rows", "--reference-rows", "384")
@@ -109,7 +110,37 @@ def test_it_gives_the_bytes_of_the_file_job(
         assert_same_bits(live.read("-alerts", len(alerts), tmp_path), alerts, ALERTS)
         lines = live.read("-episodes", len(episodes), tmp_path)
         assert len(lines) == len(episodes)
+    check_names(lines.to_pylist())
+    check_notified(live, form, lines.to_pylist(), tmp_path)
     assert main(["devices", *live.place, "--topic", f"local-{form}-devices"]) == 0
+
+
+def check_names(lines: list[dict[str, Any]]) -> None:
+    """Each line of episodes has the names of the channels with the largest shares."""
+    for line in lines:
+        shares = dict(zip(CHANNELS, line["shares"], strict=True))
+        named = {each["channel"]: each["share"] for each in line["channels"]}
+        assert named == {name: share for name, share in shares.items() if share > 0}
+        assert list(named.values()) == sorted(named.values(), reverse=True)
+
+
+def check_notified(live: Live, form: str, lines: list[dict[str, Any]], folder: Path) -> None:
+    """Episodes that go on are sent to a webhook with the channel that explains most of each."""
+    ended = {(line["model_id"], line["episode"]) for line in lines if line["state"] != "open"}
+    still = {
+        line["model_id"]: line["channels"][0]["channel"]
+        for line in lines
+        if (line["model_id"], line["episode"]) not in ended
+    }
+    assert still
+    server = HttpServer()
+    try:
+        place = ("--topic", f"{live.topic}-out-episodes", *live.place, "--output-format", form)
+        words = ("--state", str(folder / "notified"), "--webhook", server.url)
+        assert main(["notify", *place, *words]) == 0
+        assert {body["device"]: body["channels"].split()[0] for body in server.bodies} == still
+    finally:
+        server.close()
 
 
 def test_quiet_times_arrive(

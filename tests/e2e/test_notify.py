@@ -218,6 +218,7 @@ def test_alertmanager_takes_alerts_and_their_ends(
 def episode(number: int, state: str) -> bytes:
     line = {"model_id": "pump-1", "index": number, "episode": number, "state": state}
     line |= {"kind": "shift", "severity": 20.5, "p": 1e-9, "start_index": 7, "shares": [0.0, 1.0]}
+    line["channels"] = [{"channel": "heat", "share": 1.0}]
     line |= {"time": "2026-03-01T20:00:00.000000000Z", "start": "2026-03-01T19:59:00.000000000Z"}
     return json.dumps(line).encode()
 
@@ -234,7 +235,7 @@ def test_a_topic_is_followed_through_kills(
         producer.flush(PATIENCE)
 
     follow = command(
-        *("notify", "--topic", "notified-episodes", *live.place, "--features", "flow", "heat"),
+        *("notify", "--topic", "notified-episodes", *live.place),
         *("--state", str(tmp_path / "state"), "--webhook", server.url, "--follow", "0.2"),
     )
 

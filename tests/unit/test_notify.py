@@ -327,12 +327,16 @@ def test_lines_of_topics_are_read() -> None:
     found = notice_of(line(), ["flow"], "here")
     assert found.channels[0] == {"channel": "channel 2", "share": 0.75}
     assert (found.start, found.key) == (START, "m episode 1")
+    named = notice_of(line(channels=[{"channel": "heat", "share": 0.75}]), [], "here")
+    assert named.channels == [{"channel": "heat", "share": 0.75}]
     silent = notice_of(line(kind="silent", episode=None, severity=None), [], "here")
     assert silent.key == "m silent since 2026-03-01T19:59:00.000Z"
     with pytest.raises(DataError, match="here: has a line without columns of episodes"):
         notice_of({"model_id": "m"}, [], "here")
     with pytest.raises(DataError, match="here: has a line that is no episode"):
         notice_of(line(episode="one"), [], "here")
+    with pytest.raises(DataError, match="here: has a line that is no episode"):
+        notice_of(line(channels=[{"name": "heat"}]), [], "here")
 
 
 SECRET = "".join(random.Random(1).choices(string.ascii_letters, k=20))
@@ -361,7 +365,7 @@ SECRET = "".join(random.Random(1).choices(string.ascii_letters, k=20))
         (["--alertmanager", "http://a", "--alertmanager-labels", "a-b=1"], "NAME=VALUE"),
         (["--alertmanager", "http://a", "--per-minute", "0"], "--per-minute = 0: must be 1 to"),
         (["--alertmanager", "http://a", "--follow", "0"], "--follow = 0.0"),
-        (["--alertmanager", "http://a", "--features", "x"], "left out without --topic"),
+        (["--alertmanager", "http://a", "--brokers", "x:1"], "left out without --topic"),
     ],
 )
 def test_bad_flags_are_one_line_without_secrets(

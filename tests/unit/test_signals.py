@@ -128,3 +128,44 @@ def test_what_was_set_otherwise_stays() -> None:
 def test_a_runner_hands_it_on_as_text(text: str, number: signal.Signals | None) -> None:
     assert signal_of(RuntimeError(text)) == number
     assert number is None or said_of(number)
+
+
+PAUSES = """
+import os, signal, threading
+from pipelines.cluster.interruption import Interruption
+
+for _ in range(200):
+    with Interruption() as interruption:
+        sender = threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGTERM))
+        sender.start()
+        while not interruption.came:
+            interruption.pause(0)
+        sender.join()
+    assert interruption.number == signal.SIGTERM
+print("all came")
+"""
+
+
+def test_a_signal_in_the_middle_of_a_pause_does_not_stop_the_process_for_ever() -> None:
+    command = [sys.executable, "-c", PAUSES]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "all came\n"
+
+
+ENDS_SLOWLY = """
+import signal, time
+from pipelines.cli import signals
+from pipelines.cluster.interruption import Interruption
+
+signals.PATIENCE = .1
+with signals.ended_by_signals(), Interruption() as interruption:
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(1)
+print("ended by itself")
+"""
+
+
+def test_what_a_command_does_at_its_end_may_take_longer_than_the_patience() -> None:
+    command = [sys.executable, "-c", ENDS_SLOWLY]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stdout == "ended by itself\n"

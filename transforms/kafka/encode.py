@@ -16,6 +16,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.fleet.devices import named_shares
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.formats import OUTPUT_FORMATS
 from transforms.kafka.gather import Outgoing
@@ -34,6 +35,12 @@ PLACE_FIELDS = (
     pa.field("place", pa.int32()),
 )
 """Where in the input topic a row came from."""
+
+NAMED_SHARES = pa.field(
+    "channels",
+    pa.list_(pa.struct([pa.field("channel", pa.string()), pa.field("share", pa.float64())])),
+)
+"""The largest shares of an episode, by the names of their channels."""
 
 
 def placed_schema(schema: pa.Schema) -> pa.Schema:
@@ -56,17 +63,19 @@ class EncodeFn(beam.DoFn):
     Args:
         schema: Columns of the rows, `model_id` first.
         form: "json", a list of objects, or "arrow", an IPC stream.
+        channels: Of episodes, names of the D channels: rows have the column `NAMED_SHARES`, too.
 
     Raises:
         ConfigError: for an unknown form.
     """
 
-    def __init__(self, schema: pa.Schema, form: str) -> None:
+    def __init__(self, schema: pa.Schema, form: str, channels: Sequence[str] = ()) -> None:
         """Keep the arguments; see the class."""
         if form not in OUTPUT_FORMATS:
             raise ConfigError("form", form, f"one of {', '.join(OUTPUT_FORMATS)}")
         self._schema = schema
         self._form = form
+        self._channels = tuple(channels)
 
     def start_bundle(self) -> None:
         """Begin without chunks."""
@@ -94,12 +103,15 @@ class EncodeFn(beam.DoFn):
     def _written(self) -> Iterator[WindowedValue]:
         pending, timestamp = self._pending, self._earliest
         self.start_bundle()
-        for message in messages_of(pending, self._schema, self._form):
+        for message in messages_of(pending, self._schema, self._form, self._channels):
             yield WindowedValue(message, timestamp, (GlobalWindow(),))
 
 
 def messages_of(
-    chunks: Sequence[tuple[str, Chunk]], schema: pa.Schema, form: str
+    chunks: Sequence[tuple[str, Chunk]],
+    schema: pa.Schema,
+    form: str,
+    channels: Sequence[str] = (),
 ) -> Iterator[Outgoing]:
     """Yield the messages of chunks of models, all with the same columns.
 
@@ -107,10 +119,14 @@ def messages_of(
         chunks: The chunks.
         schema: Columns of the rows, `model_id` first.
         form: As of `EncodeFn`.
+        channels: As of `EncodeFn`.
     """
     if not chunks:
         return
     batch = rows_of(chunks, schema)
+    if channels:
+        named = [named_shares(shares, channels) for shares in batch.column("shares").to_pylist()]
+        batch = batch.append_column(NAMED_SHARES, pa.array(named, NAMED_SHARES.type))
     records = None if form == "arrow" else records_of(batch)
     start = 0
     for key, chunk in chunks:
