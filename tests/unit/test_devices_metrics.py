@@ -30,7 +30,7 @@ def line(name: str, state: str, **changed: Any) -> dict[str, Any]:
 def off(
     name: str, episodes: int = 1, severity: float | None = 12.5, **changed: Any
 ) -> dict[str, Any]:
-    given = {
+    given: dict[str, Any] = {
         "state": "off",
         "kind": "shift",
         "since": SINCE,
