@@ -21,6 +21,8 @@ COMPOSE = DEPLOY / "docker" / "compose.yaml"
 MANIFESTS = DEPLOY / "kubernetes"
 DASHBOARD = DEPLOY / "grafana" / "kerneltrack.json"
 ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
+FLEET_DASHBOARD = DEPLOY / "grafana" / "fleet.json"
+FLEET_ALERTS = DEPLOY / "prometheus" / "fleet.yaml"
 SPECS = "/etc/kerneltrack/specs"
 METRIC = re.compile(r"\bflink_(?:job|task)manager_\w+")
 

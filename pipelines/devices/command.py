@@ -13,9 +13,12 @@ from kerneltrack.fleet.devices import GONE
 from kerneltrack.paths import exists, join
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
+from pipelines.devices.metrics import FleetMetrics
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
-from pipelines.devices.options import check
+from pipelines.devices.options import SERVED_EVERY, check
+from pipelines.devices.serve import MetricsServer
 from pipelines.devices.text import csv_of, in_order, table_of
+from pipelines.job import say
 from pipelines.report.clock import UTC_CLOCK, clock_of
 from pipelines.report.data.files import read_run
 from pipelines.run_folder import RUN
@@ -28,12 +31,14 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the devices.
+    """Print the devices, or serve them to Prometheus.
 
     Returns:
-        The exit code: 0; 130 after Ctrl-C, which ends `--watch`.
+        The exit code: 0; 130 after Ctrl-C, which ends `--watch` and `--serve`.
     """
     check(args)
+    if args.serve is not None:
+        return _serve(args)
     record = None if args.folder is None else read_run(args.folder)
     with _source(args) as read:
         shown = _Shown(args, record)
@@ -45,6 +50,19 @@ def run(args: argparse.Namespace) -> int:
                 lines = read(args.watch, interruption)
                 if not interruption.came:
                     shown.print(lines)
+    return INTERRUPTED_EXIT
+
+
+def _serve(args: argparse.Namespace) -> int:
+    seconds, metrics = args.watch or SERVED_EVERY, FleetMetrics()
+    with _source(args) as read, MetricsServer(args.serve) as server, Interruption() as interruption:
+        say(f"metrics at {server.url}, until Ctrl-C")
+        wait = 0.0
+        while not interruption.came:
+            lines = read(wait, interruption)
+            if lines is not None and not interruption.came:
+                server.show(metrics.text(lines))
+            wait = seconds
     return INTERRUPTED_EXIT
 
 

@@ -9,6 +9,8 @@ from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNW
 from pipelines.topics.options import add_brokers
 
 STATES = (OFF, CHANGED, NORMAL, QUIET, LEARNING, UNWATCHED)
+SERVED_EVERY = 5.0
+"""Seconds between two readings of what is served, unless `--watch` says others."""
 _LONGEST_WATCH = 86_400
 
 
@@ -41,6 +43,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="Print again at this interval until Ctrl-C; with --json only changes.",
     )
+    parser.add_argument(
+        "--serve",
+        default=None,
+        metavar="HOST:PORT",
+        help="Serve counts, and the devices that are off, to Prometheus at this address until "
+        f"Ctrl-C. [read again every {SERVED_EVERY:g} seconds, or as --watch says]",
+    )
 
 
 def check(args: argparse.Namespace) -> None:
@@ -57,6 +66,10 @@ def check(args: argparse.Namespace) -> None:
         for flag in ("brokers", "cluster", "client"):
             if getattr(args, flag):
                 raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
+    if args.serve is not None:
+        for flag in ("json", "csv", "state"):
+            if getattr(args, flag):
+                raise ConfigError(f"--{flag}", getattr(args, flag), "left out with --serve")
     if args.csv and (args.json or args.watch is not None):
         flag = "--json" if args.json else "--watch"
         raise ConfigError("--csv", True, f"left out with {flag}")
