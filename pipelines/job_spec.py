@@ -115,6 +115,7 @@ class Job:
             "units": columns.units,
             "null_values": [*columns.nulls, *columns.null_texts],
             "counters": list(columns.counters),
+            "conditions": dict(columns.options.conditions),
         }
         return {name: value for name, value in found.items() if value}
 
@@ -209,9 +210,7 @@ def job_from_flags(
         extras=tuple(args.extras),
         measure=measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
-        reference=spec_options.reference_from_flags(
-            args, given.spec if given else None, columns.channels, columns.options.time_zone
-        ),
+        reference=spec_options.reference_from_flags(args, given.spec if given else None, columns),
         periods=spec_options.periods_from_flags(args),
         silent_after=getattr(args, "silent_after", None),
         quiet=_quiet_of(args, columns.options.time_zone),
@@ -242,6 +241,9 @@ def job_from_flags(
         if not has_time:
             allowed = "the column of event times: --silent-after needs them"
             raise ConfigError("--time", None, allowed)
+    if columns.unseen and (job.reference is None or job.reference.condition is None):
+        allowed = f"a condition, as the run before had one: {', '.join(columns.unseen)} is not seen"
+        raise ConfigError("--only-while", None, allowed)
     if job.quiet is not None:
         _check_quiet(job, job.quiet)
     if job.before is not None:

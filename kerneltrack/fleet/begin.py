@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.companions import FirstRows
+from kerneltrack.fleet.conditions import without_unseen
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.modes import without_modes
@@ -26,7 +27,7 @@ def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -
 
     `before` as for `Model`.
     """
-    rows = first_matrix(first_rows)
+    rows = first_matrix(without_unseen(work.reference, first_rows))
     models = begin_each(work, [key], rows, FIRST, np.array([len(rows)]))
     return models.model(0)._replace(before=before)
 
@@ -44,6 +45,7 @@ def begin_each(
         stops: (m,) place after the last of its first rows, at least one.
     """
     tracker: Any = get_tracker(work.spec.tracker)
+    rows = without_unseen(work.reference, rows)
     if work.start is None:
         seen = without_modes(work.reference, rows)
         block = tracker.init_each(work.spec, seen, starts, stops, keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ class Referred(NamedTuple):
         scores: Of all of the rows.
         episodes: Those that were opened or closed, by place among the models, rows as the
             reference counts.
-        quiet: (n,) which rows are of quiet times; None: none is.
+        quiet: (n,) which rows are of quiet times, or do not meet the condition; None: none is.
     """
 
     scores: Scores
@@ -58,20 +59,20 @@ def refer_each(
     starts: IntArray,
     stops: IntArray,
     stamps: IntArray | None,
+    idle: BoolArray | None = None,
 ) -> Referred:
     """Hold the rows of some models against their references; those of quiet times pass them by.
 
-    Arguments as of `_refer`.
+    Arguments as of `_refer`; `idle`: (n,) rows of other times that pass them by, too, since they do
+    not meet the condition.
     """
-    quiet = models.work.quiet
-    if quiet is None or stamps is None:
+    spans = which.tolist(), starts.tolist(), stops.tolist()
+    passed = _passed(models, *spans, stamps, idle)
+    if passed is None or not np.count_nonzero(passed):
         return _refer(models, which, rows, starts, stops, stamps)
     runs = [
-        _runs(model, start, quiet.is_quiet(models.keys[model], stamps[start:stop]))
-        for model, start, stop in zip(which.tolist(), starts.tolist(), stops.tolist(), strict=True)
+        _runs(model, start, passed[start:stop]) for model, start, stop in zip(*spans, strict=True)
     ]
-    if not any(run.quiet for of_model in runs for run in of_model):
-        return _refer(models, which, rows, starts, stops, stamps)
     scores, episodes = Scores.none(len(rows)), defaultdict[int, list[Episode]](list)
     for turn in itertools.zip_longest(*runs):
         there = [run for run in turn if run is not None]
@@ -86,10 +87,25 @@ def refer_each(
                 column[run.start : run.stop] = part[run.start : run.stop]
         for model, own_episodes in found.episodes.items():
             episodes[model] += own_episodes
-    passed = np.zeros(len(rows), np.bool_)
-    for run in itertools.chain(*runs):
-        passed[run.start : run.stop] = run.quiet
     return Referred(scores, dict(episodes), passed)
+
+
+def _passed(
+    models: Models,
+    which: Sequence[int],
+    starts: Sequence[int],
+    stops: Sequence[int],
+    stamps: IntArray | None,
+    idle: BoolArray | None,
+) -> BoolArray | None:
+    """Return which rows pass references by, (n,): those of quiet times, and idle ones."""
+    quiet = models.work.quiet
+    if quiet is None or stamps is None:
+        return idle
+    passed = np.zeros(len(stamps), np.bool_) if idle is None else idle.copy()
+    for model, start, stop in zip(which, starts, stops, strict=True):
+        passed[start:stop] |= quiet.is_quiet(models.keys[model], stamps[start:stop])
+    return passed
 
 
 def _runs(model: int, start: int, quiet: BoolArray) -> list[_ReferenceRun]:

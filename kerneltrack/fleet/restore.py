@@ -71,9 +71,10 @@ def frozen(
     (model,) = _begun(work, [about.model_id], [snapshot.state])
     model = model._replace(before=about.rows - int(snapshot.state.n))
     found_reference = reference_of(snapshot, name)
-    if found_reference is not None and reference.ready(found_reference[1]):
+    if found_reference is not None:
         work = dataclasses.replace(work, reference=found_reference[0])
-        model = model._replace(reference=found_reference[1])
+        if reference.ready(found_reference[1]):
+            model = model._replace(reference=found_reference[1])
     return work, model, about.time
 
 

@@ -45,6 +45,7 @@ class Results:
         devices: What is known of a device, a line for each change.
         snapshots: The models' bytes at the boundaries that were passed.
         without_mode: Rows of modes that references have no room for.
+        idle: Rows that do not meet the condition while which rows are judged.
     """
 
     features: Features
@@ -56,6 +57,7 @@ class Results:
     devices: dict[int, list[Device]] = dataclasses.field(default_factory=_lists)
     snapshots: dict[int, list[bytes]] = dataclasses.field(default_factory=_lists)
     without_mode: int = 0
+    idle: int = 0
 
     def scores_at(self, places: npt.NDArray[np.int64]) -> Scores | None:
         """Return what references say of some rows; None where there are none."""

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
+from kerneltrack.fleet.conditions import idle_rows, without_unseen
 from kerneltrack.fleet.devices import PassedBy, changes, may_begin, may_last
 from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, window_ends
 from kerneltrack.fleet.forward_fill import LastValues, hold_each
@@ -174,7 +175,9 @@ class _Rounds:
         self._times = times
         self._last_values = None if models.last_values is None else copied(models.last_values)
         self._rows, self._values_after = self._filled(slice(None), starts, stops)
-        # References alone know of modes.
+        # Nothing but references knows of conditions and modes.
+        self._idle = idle_rows(self._work.reference, self._rows)
+        self._rows = without_unseen(self._work.reference, self._rows)
         self._modes = modes_of(self._work.reference, self._rows)
         self._rows = without_modes(self._work.reference, self._rows)
         finite: BoolArray = np.isfinite(self._rows)
@@ -409,7 +412,10 @@ class _Rounds:
             heads = {model: _copied(state) for model, state in known if state is not None}
         # It may have begun later than the tracker, with a snapshot of that.
         later = before - counts[:, SEEN]
-        found = refer_each(models, valid.which, rows, valid.starts, valid.stops, valid.stamps)
+        idle = None if self._idle is None else valid.of(self._idle)
+        if idle is not None:
+            self._found.idle += int(np.count_nonzero(idle))
+        found = refer_each(models, valid.which, rows, valid.starts, valid.stops, valid.stamps, idle)
         more = references.unplaced_rows(spec, models.width, models.reference)
         self._found.without_mode += more - unplaced
         if valid.places is None:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.fleet.conditions import whole_rows, without_unseen
 from kerneltrack.fleet.learn import predictions_at
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.doubts import doubts
@@ -155,6 +156,9 @@ class Fleet:
         reference: What rows are compared with to find episodes: "first" (the model's first rows),
             "gated" (and those that came after and were not odd), "auto" (its last weeks, by the
             hour of the day), a spec, or None.
+        only_while: Rows are judged while this condition on columns holds, such as
+            `"state == 'run' and rpm > 200"`; others, and those that lack one of its columns, are
+            tracked, but not compared with the reference, nor learned by it.
         max_jump: Seconds that a row may be ahead of the newest one of its model. Rows further ahead
             wait until `jump_rows` of them agree; the model goes on there then. Rows that a later
             one shows to come from a wrong clock are left out. By default about three years, so
@@ -191,6 +195,7 @@ class Fleet:
         *,
         learner: str | LearnerSpec | None = None,
         reference: str | ReferenceSpec | None = "first",
+        only_while: str | None = None,
         max_jump: float = MAX_JUMP,
         jump_rows: int = JUMP_ROWS,
         **settings: Any,
@@ -214,6 +219,10 @@ class Fleet:
         _check_spec("tracker", tracker, SubspaceSpec)
         _check_spec("learner", learner, LearnerSpec)
         _check_spec("reference", reference, ReferenceSpec)
+        if only_while is not None:
+            if reference is None:
+                raise ConfigError("only_while", only_while, "left out without a reference")
+            reference = dataclasses.replace(reference, only_while=only_while)
         if learner is not None:
             learner = with_inputs(learner, tracker)
         self._specs = Specs(tracker, learner, reference)
@@ -473,6 +482,7 @@ class Fleet:
             features = [name for name in frame.columns if name not in table.named]
         self._check_mode(list(frame.columns), features)
         columns = choose_columns(frame, asked.model_id, asked.time, asked.label, features, texts)
+        columns, texts, unseen = self._with_condition(list(frame.columns), columns, texts)
         columns = columns._replace(metric=asked.metric, value=asked.value)
         self._check_channels(columns)
         learner = self._specs.learner
@@ -493,8 +503,8 @@ class Fleet:
         classes = learner is None or bool(learner.classifies)
         rows = read_rows(frame, columns, asked.time_unit, classes=classes, texts=texts)
         specs = self._specs
-        if specs.reference is not None and (specs.reference.causes or specs.reference.modes):
-            placed = specs.reference.placed(columns.features)
+        if specs.reference is not None and specs.reference.names_channels:
+            placed = specs.reference.placed(columns.features, texts.words, unseen)
             specs = dataclasses.replace(specs, reference=placed)
             _check_modes(placed, columns, rows.x)
         if labelled:
@@ -608,6 +618,31 @@ class Fleet:
         if features is not None and mode not in features:
             raise ConfigError("mode", mode, f"among the features: {listed(features)}")
 
+    def _with_condition(
+        self, names: Sequence[str], columns: FrameColumns, texts: NumberTexts
+    ) -> tuple[FrameColumns, NumberTexts, list[str]]:
+        """Return the columns with those that the condition is about, which may be no channels.
+
+        Returns:
+            The columns, how their texts are read, and those that nothing but the condition sees.
+
+        Raises:
+            ConfigError: for one that the frame does not have, or that has another meaning.
+        """
+        condition = None if self._specs.reference is None else self._specs.reference.condition
+        if condition is None:
+            return columns, texts, []
+        asked = condition.columns
+        unseen = [name for name in asked if name not in columns.features]
+        for name in unseen:
+            if name not in names:
+                raise condition.error_at(name, f"{name} is no column: {listed(names)}")
+            if name in (columns.model_id, columns.time, columns.label):
+                raise condition.error_at(name, f"{name} has another meaning")
+        words = {**texts.words, **{name: NAMES for name in unseen if asked[name]}}
+        columns = columns._replace(features=(*columns.features, *unseen))
+        return columns, dataclasses.replace(texts, words=words), unseen
+
     def _waits(self, wait: bool | None) -> bool:
         """Return whether new models wait, by a call and those before it.
 
@@ -699,7 +734,7 @@ class Fleet:
             return order, None
         ahead = self._ahead.pop(key, Ahead(0, None))
         times = rows.time[order]
-        usable = np.logical_and.reduce(np.isfinite(rows.x[order]), axis=1)
+        usable = whole_rows(self._specs.reference, rows.x[order])
         rule = JumpRule(round(min(self._max_jump, _LONGEST_JUMP) * 1e9), self._jump_rows)
         standing = Standing(self._newest_time(key), ahead.reach, ahead.times)
         judged = judge(rule, standing, times, usable)
@@ -774,7 +809,7 @@ class Fleet:
 
     def _first_rows(self, rows: WaitingRows, wait: bool) -> FloatArray | None:
         """Return the rows that a model begins with; None if there are too few."""
-        usable = rows.x[np.isfinite(rows.x).all(axis=1)]
+        usable = rows.x[whole_rows(self._specs.reference, rows.x)]
         if not len(usable) or (wait and len(usable) < self._least):
             return None
         return usable[: self._least]
@@ -831,7 +866,8 @@ class Fleet:
         names = self.columns.features if self.columns is not None else ()
         for at, owner in zip(bad.tolist(), owners.tolist(), strict=True):
             place, row = taken[owner].places[at - int(rows.starts[owner])], rows.x[at]
-            wrong = np.flatnonzero(~np.isfinite(row))
+            seen = without_unseen(self._specs.reference, row[np.newaxis])[0]
+            wrong = np.flatnonzero(~np.isfinite(seen))
             if len(wrong) and names:
                 value = "missing" if np.isnan(row[wrong[0]]) else "infinite"
                 reason = f"column {names[wrong[0]]!r} is {value}"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kerneltrack.errors import KerneltrackError
+from kerneltrack.number_texts import NAMES
 from kerneltrack.paths import join
 from transforms.read.column_options import AUTO, NONE, ColumnOptions
 
@@ -17,7 +18,9 @@ _MOST_BYTES = 256 << 20
 
 
 def columns_of(options: ColumnOptions, snapshots: str | None) -> ColumnOptions:
-    """Return options with the words, units and counters of the run that a job goes on from.
+    """Return options with what the run decided that a job goes on from.
+
+    These are words, units, counters, and the columns of a condition.
 
     What is given goes before. Snapshots without the record of their run hand nothing on.
 
@@ -28,6 +31,11 @@ def columns_of(options: ColumnOptions, snapshots: str | None) -> ColumnOptions:
     found = {} if snapshots is None else _columns_in(snapshots)
     words, units = found.get("words"), found.get("units")
     given: dict[str, Any] = {}
+    conditions = found.get("conditions")
+    if isinstance(conditions, dict):
+        given["conditions"] = tuple((str(name), bool(texts)) for name, texts in conditions.items())
+        # A column whose texts are names has them for the condition.
+        words = {n: w for n, w in (words or {}).items() if n not in conditions or tuple(w) != NAMES}
     if isinstance(words, dict) and not options.words:
         given["words"] = tuple(f"{name}={','.join(pair)}" for name, pair in words.items())
     if isinstance(units, dict) and not options.units:

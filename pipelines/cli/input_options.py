@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from glob import has_magic
 from typing import TYPE_CHECKING
 
-from kerneltrack.errors import DataError
+from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.monitor.condition import FIELD
 from kerneltrack.paths import is_local
 from pipelines.cli import handed_on
+from pipelines.cli.command_line import flags_named
 from pipelines.cli.setting_flags import FlagsOf
-from pipelines.cli.spec_options import mode_from_flags
-from transforms.read.column_options import ColumnOptions, with_mode
+from pipelines.cli.spec_options import condition_from_flags, mode_from_flags
+from transforms.read.column_options import ColumnOptions, with_condition, with_mode
 from transforms.read.format_options import FormatOptions
 
 _ROLES = ("model_id", "time", "sequence", "label", "metric", "value")
@@ -54,7 +56,14 @@ def look_at_input(
     from transforms.read.counters import without_counters  # noqa: PLC0415
     from transforms.read.look import look_at_files  # noqa: PLC0415
 
-    found = look_at_files(args.input, columns_from_flags(args), formats_from_flags(args))
+    try:
+        found = look_at_files(args.input, columns_from_flags(args), formats_from_flags(args))
+    except ConfigError as error:
+        condition = condition_from_flags(args)
+        if error.field != FIELD or condition is None:
+            raise
+        with flags_named({FIELD: "--only-while"}):
+            raise condition.error_at(str(error.value), error.allowed) from None
     if meanwhile is not None:
         meanwhile(found)
     found = dataclasses.replace(found, columns=without_counters(found.infos, found.columns))
@@ -71,7 +80,7 @@ def columns_from_flags(args: argparse.Namespace) -> ColumnOptions:
     """
     before = getattr(args, "warm_start", None) or getattr(args, "snapshots", None)
     columns = handed_on.columns_of(COLUMNS.read(args), before)
-    return with_mode(columns, mode_from_flags(args))
+    return with_condition(with_mode(columns, mode_from_flags(args)), condition_from_flags(args))
 
 
 def _refuse_missing(inputs: Sequence[str]) -> None:

@@ -10,14 +10,15 @@ import argparse
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners import AutoSpec, LearnerSpec
 from kerneltrack.learners.common.usual import usual_inputs
+from kerneltrack.monitor.condition import FIELD, Condition
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
 from kerneltrack.monitor.periods.spec import LENGTHS, PeriodsSpec
 from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
@@ -28,6 +29,9 @@ from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named, path_name
 from pipelines.cli.setting_flags import add_flag, help_of
+
+if TYPE_CHECKING:
+    from transforms.read.columns import Columns
 
 NONE = "none"
 
@@ -150,10 +154,16 @@ REFERENCE = Role(
     "reference-",
     {"reference": ReferenceSpec},
     ("learning",),
-    ("causes", "mode"),
+    ("causes", "mode", "only_while"),
     metavars={
         **dict.fromkeys(("memory", "per"), "ROWS|DURATION"),
-        **{"until": "TIME", "zone": "ZONE", "causes": "CHANNEL", "mode": "COLUMN"},
+        **{
+            "until": "TIME",
+            "zone": "ZONE",
+            "causes": "CHANNEL",
+            "mode": "COLUMN",
+            "only_while": "CONDITION",
+        },
     },
 )
 PERIODS = Role("periods", "periods-", {"periods": PeriodsSpec}, ("length",))
@@ -368,16 +378,26 @@ def mode_from_flags(args: argparse.Namespace) -> str | None:
     return given if isinstance(given, str) else None
 
 
+def condition_from_flags(args: argparse.Namespace) -> Condition | None:
+    """Return the condition while which rows are judged, None without one.
+
+    Raises:
+        ConfigError: with the place of what is wrong.
+    """
+    given = getattr(args, REFERENCE.place(FIELD), None)
+    if given is None and getattr(args, "spec", None) is not None:
+        given = _section(args, REFERENCE).get(FIELD)
+    with REFERENCE.named():
+        return None if given is None else Condition(given)
+
+
 def reference_from_flags(
-    args: argparse.Namespace,
-    before: ReferenceSpec | None,
-    channels: Sequence[str],
-    zone: str,
+    args: argparse.Namespace, before: ReferenceSpec | None, columns: Columns
 ) -> ReferenceSpec | None:
     """Build the reference's spec, None without one; see `tracker_from_flags`.
 
-    `before` is that of the references at `reference_place`, if they are given; `channels` are those
-    that causes are among, `zone` that of the times which do not name theirs.
+    `before` is that of the references at `reference_place`, if they are given; `columns` has the
+    channels that it names, and the zone of times that name none.
     """
     values, given = _section(args, REFERENCE), REFERENCE.given(args, "reference")
     chosen = _reference_word(args)
@@ -392,10 +412,11 @@ def reference_from_flags(
     elif chosen is not None:
         values = {**values, "learning": chosen}
     with REFERENCE.named():
-        spec = spec_from_dict(ReferenceSpec, {**values, **given}).placed(channels)
+        spec = spec_from_dict(ReferenceSpec, {**values, **given})
+        spec = spec.placed(columns.channels, columns.words, columns.unseen)
         if before is not None or not spec.moves or "zone" in values or "zone" in given:
             return spec
-        return dataclasses.replace(spec, zone=zone)
+        return dataclasses.replace(spec, zone=columns.options.time_zone)
 
 
 def _reference_word(args: argparse.Namespace) -> str | None:

@@ -66,15 +66,22 @@ def lines_of_run(output: str) -> list[Line]:
         name = row["model_id"]
         line = _line(run, row, episodes.get(name), changed.get(name))
         lines.append(_by_day(line, by_day.get(name), run))
-    if run.get("quiet"):
-        _mark_quiet(QuietTimes.from_dict(run["quiet"]), newest.rows(), lines)
+    _mark_quiet(run, newest.rows(), lines)
     return [_silent(line) if line["model_id"] in still else line for line in lines]
 
 
-def _mark_quiet(quiet: QuietTimes, rows: Iterator[Line], lines: Sequence[Line]) -> None:
-    """Give devices that are not off the state of those whose last row is of a quiet time."""
+def _mark_quiet(run: Mapping[str, Any], rows: Iterator[Line], lines: Sequence[Line]) -> None:
+    """Give devices that are not off the state of those whose last row is not judged.
+
+    It is of a quiet time, or does not meet the condition.
+    """
+    quiet = QuietTimes.from_dict(run["quiet"]) if run.get("quiet") else None
+    has_condition = (run.get("reference") or {}).get("only_while") is not None
     for row, line in zip(rows, lines, strict=True):
-        if line["state"] != OFF and quiet.is_quiet(row["model_id"], np.array([row["time"]]))[0]:
+        is_quiet = has_condition and row["idle"]
+        if quiet is not None and not is_quiet:
+            is_quiet = bool(quiet.is_quiet(row["model_id"], np.array([row["time"]]))[0])
+        if is_quiet and line["state"] != OFF:
             line["state"] = QUIET
 
 
@@ -125,6 +132,7 @@ class _NewestLine:
         self._models: dict[str, int] = {}
         self._index: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._time, self._scored = np.zeros(0, np.int64), np.zeros(0, bool)
+        self._ever_scored = np.zeros(0, bool)
 
     @property
     def columns(self) -> list[str]:
@@ -140,6 +148,7 @@ class _NewestLine:
             self._index = np.append(self._index, np.full(fresh, -1))
             self._time = np.append(self._time, np.zeros(fresh, np.int64))
             self._scored = np.append(self._scored, np.zeros(fresh, bool))
+            self._ever_scored = np.append(self._ever_scored, np.zeros(fresh, bool))
         order = np.lexsort((index, model))
         last = order[np.append(model[order][1:] != model[order][:-1], True)]
         last = last[index[last] > self._index[model[last]]]
@@ -147,14 +156,17 @@ class _NewestLine:
         if self._has_time:
             self._time[model[last]] = times_of(batch.column("time"))[last]
         if self._has_p:
-            self._scored[model[last]] = np.isfinite(array_of(batch, "p")[last])
+            scored = np.isfinite(array_of(batch, "p"))
+            self._scored[model[last]] = scored[last]
+            self._ever_scored[model[scored]] = True
 
     def rows(self) -> Iterator[Line]:
         """Yield each model's newest row."""
         for name, place in self._models.items():
             time = int(self._time[place]) if self._has_time else None
             index, scored = int(self._index[place]), bool(self._scored[place])
-            yield {"model_id": name, "index": index, "time": time, "scored": scored}
+            idle = bool(self._ever_scored[place]) and not scored
+            yield {"model_id": name, "index": index, "time": time, "scored": scored, "idle": idle}
 
 
 def newest_episodes(output: str) -> tuple[dict[str, Line], dict[str, Line]]:

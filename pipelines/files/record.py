@@ -171,8 +171,8 @@ def rows_apart(
         others = [f"{many:,} {NOT_BY_THEMSELVES[name]}" for name, many in apart.items()]
         named = [f"{counts['rows_out']:,} in {part}", f"{counts['rows_failed']:,} in failures"]
         raise JobError(f"rows are missing: {counts['rows_in']:,} in, {', '.join(named + others)}")
-    doubtful = {name: counters[name] for name in DOUBTFUL if counters.get(name)}
-    return apart | doubtful
+    more = {name: counters[name] for name in (*ASIDE, *DOUBTFUL) if counters.get(name)}
+    return apart | more
 
 
 NOT_BY_THEMSELVES = {
@@ -181,6 +181,9 @@ NOT_BY_THEMSELVES = {
     "rows_unnamed": "of metrics that are no channels",
 }
 """Rows that are neither in the features nor in the failures, by the name of their counter."""
+
+ASIDE = {"rows_idle": "rows do not meet --only-while: they are tracked, and not judged"}
+"""Rows that are in the features, but are not compared, by the name of their counter."""
 
 DOUBTFUL = {
     "values_replaced": "values came again for the same device, time and channel: the last one is "
@@ -193,7 +196,8 @@ DOUBTFUL = {
 
 def apart_text(counts: Mapping[str, Any]) -> str:
     """Return a line for each kind of rows that are not by themselves in any output."""
-    lines = [f"\n{counts[n]:,} {what}" for n, what in NOT_BY_THEMSELVES.items() if counts.get(n)]
+    named = {**NOT_BY_THEMSELVES, **ASIDE}
+    lines = [f"\n{counts[n]:,} {what}" for n, what in named.items() if counts.get(n)]
     lines += [f"\nwarning:  {counts[n]:,} {what}" for n, what in DOUBTFUL.items() if counts.get(n)]
     return "".join(lines)
 

@@ -28,6 +28,7 @@ OTHERS = {
     "rows_unnamed": "of metrics that are no features",
     "values_replaced": "values that came again for their time",
     "rows_without_mode": "of modes without a place, which have no p",
+    "rows_idle": "do not meet --only-while, and are not judged",
     "rows_unconfirmed": "wait for others to confirm their time",
     "rows_ambiguous": "with a local time that comes twice",
     "rows_nonexistent": "with one that does not exist",

@@ -9,10 +9,17 @@ import re
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.number_texts import NAMES
 from pipelines.cli import handed_on, input_options
-from pipelines.cli.spec_options import mode_from_flags
+from pipelines.cli.spec_options import condition_from_flags, mode_from_flags
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
-from transforms.read.column_options import ColumnOptions, units_of, with_mode, words_of
+from transforms.read.column_options import (
+    ColumnOptions,
+    units_of,
+    with_condition,
+    with_mode,
+    words_of,
+)
 from transforms.read.columns import Columns
 from transforms.read.format_options import NULL_VALUES
 from transforms.read.long_table import LongTable
@@ -36,6 +43,7 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     """
     given = handed_on.columns_of(input_options.COLUMNS.read(args), args.warm_start)
     given = with_mode(given, mode_from_flags(args))
+    given = with_condition(given, condition_from_flags(args))
     numbers = Numbers(missing=(*NULL_VALUES, *(args.null_values or ())))
     if args.missing == "drop":
         raise ConfigError("--missing", "drop", "fail or hold: a stream cannot be read in advance")
@@ -48,6 +56,12 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     features = tuple(_feature(text, given, numbers) for text in given.features or ())
     if not features:
         raise ConfigError("--features", "", "the names of the fields that are features")
+    known = {name for feature in features for name in feature.channels}
+    unseen = {name: names for name, names in given.conditions if name not in known}
+    ways = {
+        name: numbers._replace(words=NAMES) if names else _written(name, given, numbers)
+        for name, names in unseen.items()
+    }
     roles = {
         "--model-id": given.model_id,
         "--time": given.times[0] if given.times else None,
@@ -58,11 +72,13 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
     }
     table = None
     if given.metric is not None and given.value is not None:
-        channels = tuple(given.features or ())
-        written = {name: _written(name, given, numbers) for name in channels}
+        channels = (*(given.features or ()), *unseen)
+        written = {name: _written(name, given, numbers) for name in channels} | ways
         own = {name: each for name, each in written.items() if each is not None}
         table = LongTable(given.metric, given.value, channels, numbers, own=own)
         features = ()
+    else:
+        features += tuple(Feature(name, numbers=way) for name, way in ways.items())
     of_day = given.times[1] if len(given.times) > 1 else None
     named = [*((flag, name) for flag, name in roles.items() if name)]
     named += [] if of_day is None else [("--time", of_day)]
@@ -94,6 +110,7 @@ def columns_from_flags(args: argparse.Namespace) -> Columns:
         long=table,
         partial=table is not None or args.duplicates == MERGE,
         nulls=nulls_of(numbers),
+        unseen=tuple(unseen),
         null_texts=tuple(args.null_values or ()),
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import confluent_kafka
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -162,6 +163,26 @@ def test_quiet_times_arrive(
     with running(live, *REFERENCE, "--devices-topic", devices, "--quiet", str(quiet)):
         live.send(recording.files[0], 20)
         wait_for("quiet devices", lambda: set(states()) == {"quiet"})
+
+
+def test_a_condition_is_that_of_the_file_job(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    table, place = pq.read_table(recording.files[0]), tmp_path / "rows.parquet"
+    load = np.arange(len(table)) % 9.0
+    pq.write_table(table.append_column("load", pa.array(load)), place)
+    flags = (*REFERENCE, "--only-while", f"load <= 7 and {CHANNELS[0]} < 1e9")
+    output = tmp_path / "files"
+    track(str(place), *COLUMNS, *SPECS, *flags, "--features", *CHANNELS, "--output", str(output))
+    wanted = settled(table_of(output, "features"), recording.rows)
+    judged = wanted.column("p").is_valid().to_numpy()
+    assert 0 < judged.sum() < len(judged) - 2 * 384
+    live = Live(cluster, "local-while", "json")
+    live.make_topic(2)
+    with running(live, *flags):
+        live.send(place, 20)
+        found = live.read("", wanted.num_rows, tmp_path)
+        assert_same_bits(found, wanted, ("loss", "z", "p", "ref_distance"))
 
 
 def test_devices_that_send_nothing_are_off_until_their_next_row(

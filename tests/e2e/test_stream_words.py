@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.number_texts import name_code
 from pipelines.cli.main import parser_of
 from pipelines.live.columns import columns_from_flags
 from transforms.kafka.gather import Gathering
@@ -145,3 +146,26 @@ def test_what_a_run_of_files_decided_holds_live(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(record))
     found = columns("--warm-start", str(tmp_path / "snapshots"))
     assert (found.words, found.units) == ({"valve": ("off", "on")}, {"temp": "°C"})
+
+
+def test_what_only_a_condition_is_about_may_be_missing() -> None:
+    condition = ("--only-while", "state == 'run' and load > 3 and temp < 30")
+    records: list[dict[str, Any]] = [
+        {"temp": 20, "valve": 1, "state": "run", "load": 4},
+        {"temp": 21, "valve": 0, "state": "off", "load": None},
+        {"temp": 22, "valve": 0},
+        {"temp": 23, "valve": 1, "state": 3, "load": 5},
+        {"valve": 1, "state": "run", "load": 4},
+        {"temp": 24, "valve": 1, "state": "run", "load": "high"},
+    ]
+    rows, letters = gathered(
+        [json.dumps(record).encode() for record in records], "json", *condition
+    )
+    run, off, none = name_code("run"), name_code("off"), float("nan")
+    assert letters == ["temp: no such field", "load = 'high': not a number"]
+    np.testing.assert_array_equal(
+        rows, [[20, 1, run, 4], [21, 0, off, none], [22, 0, none, none], [23, 1, 3, 5]]
+    )
+    assert columns(*condition).unseen == ("state", "load")
+    with pytest.raises(ConfigError, match="at character 1: there are no functions, such as abs"):
+        columns("--only-while", "abs(temp) > 3")

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.fleet.begin import begin
+from kerneltrack.fleet.conditions import whole_rows
 from kerneltrack.fleet.devices import GONE, OFF, Device, known_of, new_device
 from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Model, Work
@@ -448,7 +449,7 @@ class Alone:
         x = rows.column("x")
         if work.hold is not None:
             x, _ = hold_last(x, rows.column("time"), None, work.hold)
-        usable = x[np.isfinite(x).all(axis=1)]
+        usable = x[whole_rows(work.reference, x)]
         if len(usable) < (1 if few else work.rows_to_start):
             return False
         self._model = begin(work, self.key, usable[: work.rows_to_start], self._before)

@@ -216,6 +216,24 @@ def test_neighbours_change_no_byte(
         assert live(work, some, seed) == {key: bundled[key] for key in keys}
 
 
+@pytest.mark.parametrize("companion", ["while", "while and quiet"])
+def test_what_only_a_condition_is_about_may_be_missing(companion: str) -> None:
+    """No row meets the condition then; all else is that of rows which have it."""
+    work, known, lacking = work_of("okfeb", companion), models(LENGTHS), {}
+    for key, chunk in known.items():
+        x = chunk.column("x").copy()
+        x[:, 2] = math.nan
+        place = chunk.batch.schema.get_field_index("x")
+        lacking[key] = Chunk(chunk.batch.set_column(place, "x", matrix_column(x)))
+    whole, found = partition(work, known), partition(work, lacking)
+    for key in known:
+        assert len(found[key]["features"]) >= len(whole[key]["features"])
+        assert all("'p': None" in line for line in found[key]["features"])
+    bundled = live(work, lacking, 1)
+    assert live(work, {"m0": lacking["m0"]}, 2)["m0"] == bundled["m0"]
+    assert sum(map(len, bundled["m0"]["features"])) > 0
+
+
 FIFTY = (12,) * 50
 HURT = "m17"
 

@@ -167,7 +167,7 @@ def test_label_types(kinds: list[pa.DataType], expected: pa.DataType) -> None:
 )
 def test_true_and_false_in_text_are_labels(
     kinds: list[pa.DataType],
-    options: dict[str, str],
+    options: dict[str, Any],
     request_type: pa.DataType,
     label_type: pa.DataType,
 ) -> None:

@@ -65,7 +65,7 @@ def write(path: Path, devices: int = 2, **columns: Any) -> Path:
     return path
 
 
-ROLES = {"model_id": "device", "time": "time"}
+ROLES: dict[str, Any] = {"model_id": "device", "time": "time"}
 
 
 def channels(path: Path, **options: Any) -> tuple[str, ...]:

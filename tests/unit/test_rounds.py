@@ -45,6 +45,7 @@ TRACKERS = {
 STORES_ROWS = ("okfeb", "okfe", "covariance", "halflife", "oana")
 ON_A_BUDGET = ("okfeb", "covariance")
 REFERENCE = ReferenceSpec(rows=256, lags=2, rank=3, budget=6, false_alarms=1e-2)
+WHILE = dataclasses.replace(REFERENCE, only_while="channel[0] < 4.5 and column[2] + 7 > 0")
 WINDOWS = MeasuredWindows(size=40 * SECOND, period=15 * SECOND, kind=SLIDING, most_rows=30)
 QUIET = QuietTimes(
     (
@@ -65,6 +66,8 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "until": {"reference": dataclasses.replace(REFERENCE, until="1970-01-01T00:09:50")},
     "devices": {"reference": REFERENCE, "devices": True},
     "quiet": {"reference": REFERENCE, "devices": True, "quiet": QUIET},
+    "while": {"reference": WHILE, "devices": True},
+    "while and quiet": {"reference": WHILE, "devices": True, "quiet": QUIET, "hold": 3 * SECOND},
     "all": {
         "measure": WINDOWS,
         "drift": DriftSpec(),

@@ -17,6 +17,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.begin import begin_each
+from kerneltrack.fleet.conditions import whole_rows
 from kerneltrack.fleet.forward_fill import LastValues, hold_each
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
@@ -261,7 +262,7 @@ def _new_models(
     if known:
         there[:] = [model is not None for model in known]
     filled = _filled(work, rows, starts, stops)
-    usable: BoolArray = np.asarray(np.isfinite(filled).all(axis=1))
+    usable = whole_rows(work.reference, filled)
     for model in made.broken:
         usable[starts[model] : stops[model]] = False
     edges = np.concatenate([[0], np.cumsum(usable)])

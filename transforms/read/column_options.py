@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.condition import Condition
 from kerneltrack.number_texts import NAMES
 from kerneltrack.settings import OneOf, Settings
 from kerneltrack.time_units import UNITS
@@ -30,6 +31,9 @@ _UNIT = re.compile(r"(.+)=([^=]+)", re.DOTALL)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ColumnOptions(Settings):
     """What the user says about the columns.
+
+    `conditions` are columns that the condition of the reference is about, and whether it compares
+    them with texts: those that are no channels are read for it alone.
 
     Raises:
         ConfigError: naming the field, the value and what is allowed.
@@ -128,6 +132,7 @@ class ColumnOptions(Settings):
         leaves out channels with missing values (found by a scan before the job), "hold"
         repeats the device's last value (forward fill).""",
     ] = "fail"
+    conditions: Sequence[tuple[str, bool]] = ()
 
     def resolve(self) -> None:
         """Take the name of a single column of times for a list of one."""
@@ -224,6 +229,13 @@ def with_mode(options: ColumnOptions, mode: str | None) -> ColumnOptions:
     if isinstance(options.counters, tuple):
         given["counters"] = tuple(each for each in options.counters if each != mode)
     return dataclasses.replace(options, **given)
+
+
+def with_condition(options: ColumnOptions, condition: Condition | None) -> ColumnOptions:
+    """Return options with the columns that a condition is about."""
+    if condition is None:
+        return options
+    return dataclasses.replace(options, conditions=tuple(condition.columns.items()))
 
 
 def units_of(settings: Iterable[str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError, fit
+from kerneltrack.monitor.condition import FIELD
 from kerneltrack.number_texts import NAMES
 from kerneltrack.time_units import UNITS
 from transforms.read.column_options import ONLY_MODEL, ColumnOptions
@@ -71,6 +72,8 @@ class Columns:
         nulls: Numbers that mean a missing value.
         null_texts: Texts that mean one in records of JSON or Avro.
         counters: Columns that are left out because they count up.
+        unseen: Those of the features, or of a long table's channels, that are read for a condition
+            alone; a row may lack them.
     """
 
     model_id: str | None
@@ -91,6 +94,7 @@ class Columns:
     nulls: tuple[float, ...] = ()
     null_texts: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -117,7 +121,7 @@ class Columns:
         time = (
             " and ".join(map(self._shown, self.times)) or "none (file and row number are the order)"
         )
-        measured = [name for name in self.channels if name not in self.modes]
+        measured = [n for n in self.channels if n not in (*self.modes, *self.unseen)]
         lines = [
             f"device:   {model_id}",
             f"time:     {time or _NO_TIME}{self._how_times()}",
@@ -152,7 +156,8 @@ class Columns:
     @property
     def modes(self) -> tuple[str, ...]:
         """The channel that says modes, if one does: its values are names, and measure nothing."""
-        return tuple(name for name, words in self.words.items() if words == NAMES)
+        named = (name for name, words in self.words.items() if words == NAMES)
+        return tuple(name for name in named if name not in self.unseen)
 
     @property
     def words(self) -> dict[str, tuple[str, ...]]:
@@ -172,8 +177,10 @@ class Columns:
 
     def _text_lines(self) -> list[str]:
         """Return how texts are read as numbers, with the flags that say so."""
-        lines = []
+        lines = [f"condition: {_join(self.unseen)}: only --only-while reads it"] * bool(self.unseen)
         for name, words in self.words.items():
+            if name in self.unseen:
+                continue
             if words == NAMES:
                 lines.append(f"mode:     {fit(name, _NAME)}: each value names a mode")
                 continue
@@ -224,6 +231,9 @@ def resolve(
     features, left_out = _choose_features(infos, options, set(roles.values()), texts)
     if not features and options.features != ():
         raise _no_features(infos, options)
+    unseen = _unseen(infos, options, features, set(roles.values()), texts)
+    features += unseen
+    left_out = [each for each in left_out if each[0] not in {feature.name for feature in unseen}]
     requests = {name: pa.float64() for name in (feature.name for feature in features)}
     exact = True
     for feature in features:
@@ -252,6 +262,7 @@ def resolve(
         left_out=tuple(left_out),
         from_path=frozenset(name for info in infos for name in info.constants),
         nulls=nulls_of(numbers),
+        unseen=tuple(feature.name for feature in unseen),
     )
     return _without_missing(infos, columns) if options.missing == "drop" else columns
 
@@ -269,6 +280,16 @@ def _resolve_long(
     table, left_out = find_channels(
         LongTable(metric, value, (), numbers), texts, options.features, options.exclude
     )
+    unseen = [(name, named) for name, named in options.conditions if name not in table.channels]
+    for name, _ in unseen:
+        if name not in dict(left_out):
+            raise ConfigError(
+                FIELD, name, f"{name} is to be {_nearest(name, [*table.channels, *dict(left_out)])}"
+            )
+    ways = {name: texts.names for name, named in unseen if named}
+    channels = (*table.channels, *(name for name, _ in unseen))
+    table = dataclasses.replace(table, channels=channels, own={**table.own, **ways})
+    left_out = [each for each in left_out if each[0] not in channels]
     label_type = _label_type(infos, roles.get("label"), options)
     taken = set(roles.values())
     others = [name for name in infos[0].schema.names if name not in taken]
@@ -288,6 +309,7 @@ def _resolve_long(
         long=table,
         partial=True,
         nulls=nulls_of(numbers),
+        unseen=tuple(name for name, _ in unseen),
     )
 
 
@@ -384,6 +406,30 @@ def _choose_features(
     return [_feature(infos, name, texts, named) for name in chosen], left_out
 
 
+def _unseen(
+    infos: Sequence[FileInfo],
+    options: ColumnOptions,
+    features: Sequence[Feature],
+    taken: set[str],
+    texts: Texts,
+) -> list[Feature]:
+    """Return the columns that only a condition reads; arguments as of `_choose_features`."""
+    names, found = infos[0].schema.names, []
+    channels = {name for feature in features for name in feature.channels}
+    for name, is_named in options.conditions:
+        if name in channels:
+            continue
+        if name not in names:
+            raise ConfigError(FIELD, name, f"{name} is to be {_nearest(name, names)}")
+        if name in taken:
+            raise ConfigError(FIELD, name, f"{name} has another meaning")
+        for info in infos:
+            _kind(info, name, infos[0])
+        way = texts.names if is_named else None
+        found.append(Feature(name, numbers=way) if way else _feature(infos, name, texts, True))
+    return found
+
+
 def _feature(infos: Sequence[FileInfo], name: str, texts: Texts, named: bool) -> Feature:
     numbers = texts.numbers_of(name, [_kind(info, name, infos[0]) for info in infos], named)
     if numbers is not None:
@@ -478,6 +524,8 @@ def _without_missing(infos: Sequence[FileInfo], columns: Columns) -> Columns:
             unread = {place for place, _ in rows.unread}
             unread.update(at for each in wrong for at in np.flatnonzero(each.rows).tolist())
             missing |= np.isnan(np.delete(matrix, list(unread), axis=0)).any(axis=0)
+    # A row may lack what a condition alone reads.
+    missing &= ~np.isin(columns.channels, columns.unseen)
     if missing.all():
         raise ConfigError("missing", "drop", "'fail' or 'hold': every channel has missing values")
     features, start = [], 0

@@ -49,14 +49,23 @@ def without_counters(infos: Sequence[FileInfo], columns: Columns) -> Columns:
     found = set(options.counters)
     if options.counters == AUTO:
         found = set(_counters_in(list(_first_rows(infos, columns)), columns)) - set(columns.words)
+    found -= set(columns.unseen)
     features = tuple(each for each in columns.features if each.name not in found)
     if not features:
         return columns
-    left = tuple(each.name for each in columns.features if each.name in found)
+    # What a condition is about is still read for it.
+    asked = [each for each in columns.features if each.name in found & {*dict(options.conditions)}]
+    features, unseen = (*features, *asked), (*columns.unseen, *(each.name for each in asked))
+    left = tuple(each.name for each in columns.features if each not in features)
     requests = {name: kind for name, kind in columns.requests.items() if name not in left}
     left_out = (*columns.left_out, *((name, REASON) for name in left))
     return dataclasses.replace(
-        columns, features=features, requests=requests, left_out=left_out, counters=left
+        columns,
+        features=features,
+        requests=requests,
+        left_out=left_out,
+        counters=left,
+        unseen=unseen,
     )
 
 

@@ -156,11 +156,12 @@ def parse(
         x = to_matrix(batch, columns.features, columns.dtype)
         x, nulls = without_nulls(x, columns.nulls)
         hold = columns.partial or columns.options.missing == "hold"
-        refused = refused_rows(x, hold)
-        missing = {} if hold else _missing(x, refused, refusals.reasons, columns)
+        seen = _without_unseen(x, columns)
+        refused = refused_rows(seen, hold)
+        missing = {} if hold else _missing(seen, refused, refusals.reasons, columns)
         for at in refused.tolist():
             if at not in refusals.reasons:
-                refusals.reasons[at] = refusal(x[at], columns.channels, hold)
+                refusals.reasons[at] = refusal(seen[at], columns.channels, hold)
     parsed = ParsedRows(models, model, time, sequence, sources, rows.row, x, label, local, missing)
     parsed = replace(parsed, nulls=nulls)
     reasons = refusals.reasons
@@ -173,6 +174,14 @@ def parse(
         good = taken(good, cells.channel[keep])
     device = rows.constants.get(columns.model_id) if columns.model_id is not None else None
     return good, _failures(parsed, reasons, rows.bad, source, device)
+
+
+def _without_unseen(x: npt.NDArray[np.floating], columns: Columns) -> npt.NDArray[np.floating]:
+    """Return values with 0 for those that only a condition misses."""
+    if not columns.unseen:
+        return x
+    lacks = np.isnan(x) & np.isin(columns.channels, columns.unseen)
+    return np.where(lacks, x.dtype.type(0), x)
 
 
 def _missing(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError, DataError, shorten
+from kerneltrack.number_texts import NAMES
 from transforms.read.column_options import ColumnOptions, units_of, words_of
 from transforms.read.formats.base import FileInfo
 from transforms.read.formats.guess import marks_of, unit_of
@@ -42,6 +43,11 @@ class Texts:
     def of(infos: Sequence[FileInfo], options: ColumnOptions, numbers: Numbers) -> Texts:
         """Take what the user says of columns."""
         return Texts(infos, numbers, words_of(options.words), units_of(options.units))
+
+    @property
+    def names(self) -> Numbers:
+        """How texts are read that are names."""
+        return self._of_words(NAMES)
 
     def is_given(self, name: str) -> bool:
         """Check whether a column of texts is a feature without being named as one."""

@@ -72,6 +72,8 @@ def emit_events(ran: Ran) -> Iterator[pvalue.TaggedOutput[str, Any]]:
     models, found = ran.models, ran.found
     if found.without_mode:
         count("rows_without_mode", found.without_mode)
+    if found.idle:
+        count("rows_idle", found.idle)
     yield from _windows(models, found)
     for place, alerts in found.alerts.items():
         yield tell_alerts(models.keys[place], alerts)

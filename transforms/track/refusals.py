@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.errors import fit
+from kerneltrack.fleet.conditions import whole_rows, without_unseen
 from kerneltrack.fleet.model import Work
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import refusal
@@ -35,12 +36,12 @@ class Refusals:
 
     def usable(self, rows: Chunk) -> npt.NDArray[np.bool_]:
         """Return which rows have all values, or one where others may be filled."""
-        finite = np.isfinite(rows.column("x"))
         if self.order.duplicates == MERGE:
             # A part without a value may be merged already, or not yet: that decides nothing.
             return np.ones(len(rows), dtype=np.bool_)
-        fills = self.work.hold is not None
-        usable: npt.NDArray[np.bool_] = finite.any(axis=1) if fills else finite.all(axis=1)
+        if self.work.hold is None:
+            return whole_rows(self.work.reference, rows.column("x"))
+        usable: npt.NDArray[np.bool_] = np.isfinite(rows.column("x")).any(axis=1)
         return usable
 
     def unconfirmed(self, rows: Chunk) -> list[str]:
@@ -63,7 +64,8 @@ class Refusals:
 
     def _why_missing(self, row: npt.NDArray[Any]) -> str:
         """Return why a row is refused whose channels are not all there, "" if they are."""
-        missing = np.flatnonzero(np.isnan(row)).tolist()
+        seen = without_unseen(self.work.reference, row[np.newaxis])[0]
+        missing = np.flatnonzero(np.isnan(seen)).tolist()
         fills_gaps, channels = self.work.hold is not None, self.work.channels
         if not missing or not (fills_gaps or self.order.duplicates == MERGE):
             return ""

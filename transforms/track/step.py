@@ -16,6 +16,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.begin import begin
+from kerneltrack.fleet.conditions import whole_rows
 from kerneltrack.fleet.devices import GONE, Device, known_of, new_device, silent_of
 from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.forward_fill import hold_last
@@ -562,7 +563,7 @@ class TrackFn(KeyedFn):
         if self._work.hold is not None:
             times = ready.column("time") if ready.has("time") else np.zeros(len(ready), np.int64)
             rows, _ = hold_last(rows, times, None, self._work.hold)
-        usable: npt.NDArray[Any] = rows[np.isfinite(rows).all(axis=1)]
+        usable: npt.NDArray[Any] = rows[whole_rows(self._work.reference, rows)]
         return usable
 
     def _run(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC, is_zone
+from kerneltrack.monitor.condition import FIELD, Condition, read_condition
 from kerneltrack.monitor.spans import Span, parse_moment, parse_span
 from kerneltrack.settings import OneOf, Range, is_place
 from kerneltrack.specs import Spec
@@ -134,6 +136,12 @@ class ReferenceSpec(Spec):
         Range(2, 64),
         "Number of modes a device can have, the first that it shows; rows of others have no p.",
     ] = 4
+    only_while: Annotated[
+        str | None,
+        """Judge rows only while this condition holds, such as `state == "run" and rpm > 200`. Other
+        rows, and those that lack one of its columns, are tracked, but not compared with the
+        reference, nor learned by it.""",
+    ] = None
     gap: Annotated[
         str | None,
         """Event time without rows, such as 12 hours, after which lags, moving means and evidence
@@ -174,6 +182,8 @@ class ReferenceSpec(Spec):
             if not is_named or cause in self.causes[:at]:
                 raise ConfigError("causes", cause, "names of channels or their places, each once")
         self._check_mode()
+        if self.only_while is not None:
+            read_condition(self.only_while)
         if self.gap != NO_GAP and parse_span("gap", str(self.gap)).time is None:
             raise ConfigError("gap", self.gap, "a time, 12 hours, or none")
         self._check_moving()
@@ -255,8 +265,42 @@ class ReferenceSpec(Spec):
         """Modes that a state has room for; 0 where no column says them."""
         return 0 if self.mode is None else self.max_modes
 
-    def placed(self, channels: Sequence[str]) -> ReferenceSpec:
-        """Return the spec with the places of causes and of the mode that are given by name.
+    @functools.cached_property
+    def _plain(self) -> dict[str, Any]:
+        """What `to_dict` returns: without a condition states say nothing of one."""
+        plain = dict(super()._plain)
+        if self.only_while is None:
+            del plain["only_while"]
+        return plain
+
+    @property
+    def condition(self) -> Condition | None:
+        """The condition while which rows are judged; None: they always are."""
+        return None if self.only_while is None else read_condition(self.only_while)
+
+    @property
+    def unseen(self) -> tuple[int, ...]:
+        """Places of the columns that nothing but the condition sees."""
+        return () if self.condition is None else self.condition.alone
+
+    @property
+    def names_channels(self) -> bool:
+        """Whether channels are given, by name or place."""
+        return bool(self.causes or self.modes or self.only_while)
+
+    def placed(
+        self,
+        channels: Sequence[str],
+        words: Mapping[str, Sequence[str]] | None = None,
+        unseen: Collection[str] = (),
+    ) -> ReferenceSpec:
+        """Return the spec with places of channels in place of all names.
+
+        Args:
+            channels: The channels, in order.
+            words: Of channels of two words the one that is 0 and the one that is 1; `NAMES` for
+                one whose texts are names.
+            unseen: Those that nothing but the condition sees.
 
         Raises:
             ConfigError: for one that is no channel, or where no channel is left.
@@ -270,24 +314,32 @@ class ReferenceSpec(Spec):
             if mode not in channels:
                 raise ConfigError("mode", mode, f"among the channels: {', '.join(channels)}")
             mode = list(channels).index(mode)
-        spec = dataclasses.replace(self, causes=tuple(sorted(places)), mode=mode)
+        text = None if self.condition is None else self.condition.placed(channels, words, unseen)
+        spec = dataclasses.replace(self, causes=tuple(sorted(places)), mode=mode, only_while=text)
         spec.given_for(len(channels))
         return spec
 
     def given_for(self, width: int) -> tuple[int, ...]:
-        """Return the places of what is never blamed among D channels: causes, and the mode.
+        """Return the places of what is never blamed among D channels.
+
+        These are causes, columns that nothing but the condition sees, and the mode.
 
         Raises:
             ConfigError: for one that is beyond them, or given by name, or where nothing is left.
         """
         places, mode = self.causes_for(width), self.mode
-        if mode is None:
-            return places
-        if not isinstance(mode, int) or mode >= width:
-            raise ConfigError("mode", mode, f"the place of a channel, 0 to {width - 1}")
-        if len(places) + 1 == width:
-            raise ConfigError("mode", mode, f"one of more than {width} channels: one is watched")
-        return (*places, mode)
+        if self.condition is not None:
+            self.condition.check_width(width)
+            places = (*places, *(place for place in self.unseen if place not in (*places, mode)))
+        if mode is not None:
+            if not isinstance(mode, int) or mode >= width:
+                raise ConfigError("mode", mode, f"the place of a channel, 0 to {width - 1}")
+            places = (*places, mode)
+        if len(places) == width:
+            field = "mode" if mode is not None else FIELD
+            allowed = f"of more than {width} channels: one is watched"
+            raise ConfigError(field, mode if mode is not None else self.only_while, allowed)
+        return places
 
     def causes_for(self, width: int) -> tuple[int, ...]:
         """Return the places of the causes among D channels.

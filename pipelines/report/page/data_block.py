@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.monitor.quiet import QuietTimes
+from kerneltrack.monitor.condition import Condition
+from kerneltrack.monitor.quiet import QuietTimes, runs_of
 from pipelines.report.clock import clock_of
 from pipelines.report.data.alerts import AlertLines
 from pipelines.report.data.channels import ChannelSpan
@@ -88,11 +89,11 @@ def _opened(report: Report, names: Sequence[str]) -> dict[str, Any]:
     """Return what is drawn of every model, in full or not: curves, episodes and quiet times."""
     curves = {**report.curves, **report.further}
     starts = {name: curves[name].start for name in names}
-    has_quiet, has_episodes = report.run.get("quiet") is not None, report.episodes is not None
+    has_quiet, has_episodes = names_quiet(report.run), report.episodes is not None
     return {
         "curves": [_curve(report, name, curves[name]) for name in names],
         "episodes": [_episodes(report, *each) for each in starts.items()] if has_episodes else None,
-        "quiet": [_quiet(report, *each) for each in starts.items()] if has_quiet else None,
+        "quiet": [_quiet(report, name, curves[name]) for name in names] if has_quiet else None,
     }
 
 
@@ -237,13 +238,41 @@ def _episodes(report: Report, name: str, start: int | None) -> list[list[Any]]:
     ]
 
 
-def _quiet(report: Report, name: str, start: int | None) -> list[list[Any]]:
+def names_quiet(run: Mapping[str, Any]) -> bool:
+    """Return whether people said when rows are not judged: quiet times, or a condition."""
+    return run.get("quiet") is not None or _condition(run) is not None
+
+
+def _condition(run: Mapping[str, Any]) -> str | None:
+    """Return the condition while which rows are judged, with the names of its columns."""
+    text = (run.get("reference") or {}).get("only_while")
+    return None if text is None else Condition(text).named(run["columns"]["features"])
+
+
+def _quiet(report: Report, name: str, curve: Curve) -> list[list[Any]]:
     """Return a model's quiet times: from when to when (s since its axis starts), and why."""
+    start, times = curve.start, report.run.get("quiet")
     if start is None:
         return []
+    entries = [] if times is None else QuietTimes.from_dict(times).entries_of(name)
+    spans: list[list[Any]] = [
+        [(each.start - start) / 1e9, (each.end - start) / 1e9, each.why] for each in entries
+    ]
+    return spans + _idle(_condition(report.run), curve)
+
+
+def _idle(condition: str | None, curve: Curve) -> list[list[Any]]:
+    """Return where no row of a curve's points met the condition, once there was a reference."""
+    loss = curve.loss
+    if condition is None or not {"time", "surprise"} <= loss.keys():
+        return []
+    there = np.flatnonzero(np.isfinite(loss["time"]) & np.isfinite(loss["mean"]))
+    time, judged = loss["time"][there], np.isfinite(loss["surprise"][there])
+    first, last = int(judged.argmax()), len(time) - 1
     return [
-        [(each.start - start) / 1e9, (each.end - start) / 1e9, each.why]
-        for each in QuietTimes.from_dict(report.run["quiet"]).entries_of(name)
+        [float(time[first + start]), float(time[min(first + stop, last)]), f"not {condition}"]
+        for start, stop, is_idle in runs_of(~judged[first:])
+        if is_idle and judged.any()
     ]
 
 
