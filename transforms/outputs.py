@@ -32,6 +32,7 @@ NEIGHBOURS = "neighbours"
 PERIODS = "periods"
 DIFFERENCES = "differences"
 SILENT = "silent"
+INCIDENTS = "incidents"
 LATE = "late"
 LOST_LABELS = "lost_labels"
 DEAD_LETTERS = "dead-letters"
@@ -275,6 +276,14 @@ OUTPUTS = (
         steps=(END,),
         columns=lambda asked: _schemas().SILENT_SCHEMA,
         setting="silent",
+    ),
+    Output(
+        name=INCIDENTS,
+        about="episodes of several devices that began together",
+        steps=(END,),
+        columns=lambda asked: _schemas().INCIDENTS_SCHEMA,
+        setting="reference",
+        when=lambda asked: asked.has_time,
     ),
 )
 

@@ -237,8 +237,8 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "--group",
         default=None,
         metavar="COLUMN",
-        help="Compare devices only within the same site or kind, given by this column. "
-        "[default: all devices are one fleet]",
+        help="Compare devices only within the same site or kind, given by this column, and look "
+        "for incidents in each, too. [default: all devices are one fleet]",
     )
     PERIODS.add_flags(group)
     add_quiet_flag(group)
@@ -345,8 +345,9 @@ def periods_from_flags(args: argparse.Namespace) -> PeriodsSpec | None:
     length = args.periods or values.pop(PERIODS.name, None) or values.get("length")
     if length in (None, NONE):
         stray = PERIODS.first_given(args)
-        if args.group is not None and args.quiet is None:
-            raise ConfigError("--group", args.group, "left out without --periods or --quiet")
+        if args.group is not None and args.quiet is None and not _has_reference(args):
+            allowed = "left out without --periods, --quiet or --reference"
+            raise ConfigError("--group", args.group, allowed)
         if stray is not None:
             raise ConfigError("--periods", length, f"one of {', '.join(LENGTHS)}: {stray} is given")
         return None
@@ -389,6 +390,11 @@ def condition_from_flags(args: argparse.Namespace) -> Condition | None:
         given = _section(args, REFERENCE).get(FIELD)
     with REFERENCE.named():
         return None if given is None else Condition(given)
+
+
+def _has_reference(args: argparse.Namespace) -> bool:
+    chosen = _reference_word(args)
+    return chosen != NONE and bool(chosen or _section(args, REFERENCE))
 
 
 def reference_from_flags(

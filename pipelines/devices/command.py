@@ -21,6 +21,7 @@ from pipelines.devices.text import csv_of, in_order, table_of
 from pipelines.job import say
 from pipelines.report.clock import UTC_CLOCK, clock_of
 from pipelines.report.data.files import read_run
+from pipelines.report.data.incidents import lines_of_open
 from pipelines.run_folder import RUN
 from pipelines.topics.options import client_settings
 
@@ -98,7 +99,7 @@ class _Shown:
         self._until = None if run is None else calibrated_from(run)
         self._clock = UTC_CLOCK if run is None else clock_of(run)
         self._json, self._csv = args.json, args.csv
-        self._states = args.state
+        self._states, self._folder = args.state, args.folder
         self._before: dict[str, Line] = {}
         self._clears = args.watch is not None and sys.stdout.isatty()
 
@@ -112,7 +113,10 @@ class _Shown:
         elif self._csv:
             texts = csv_of(lines, self._states, self._clock)
         else:
-            texts = table_of(lines, self._until, self._states, self._clock)
+            incidents: list[str] = []
+            if self._folder is not None:
+                incidents = lines_of_open(self._folder, len(lines), self._clock)
+            texts = table_of(lines, self._until, self._states, self._clock, incidents)
         if self._clears and not self._json:
             sys.stdout.write(_CLEAR)
         sys.stdout.writelines(f"{text}\n" for text in texts)

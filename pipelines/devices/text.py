@@ -49,6 +49,7 @@ def table_of(
     calibrated_from: str | None,
     states: Collection[str] | None = None,
     clock: SiteClock = UTC_CLOCK,
+    incidents: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield a line that counts all devices by state, and a table with a line for each device.
 
@@ -57,8 +58,10 @@ def table_of(
         calibrated_from: Until when devices calibrate; None if that is not known.
         states: States of the devices in the table; None: all.
         clock: By which times are shown.
+        incidents: Lines of incidents, which stand before the table.
     """
     yield _total(lines)
+    yield from incidents
     listed = [line for line in lines if states is None or line["state"] in states]
     if not listed:
         return

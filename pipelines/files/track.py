@@ -24,6 +24,7 @@ from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.differences import difference_lines, find_differences
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.groups import groups_of
+from pipelines.files.incidents import find_incidents, incident_lines
 from pipelines.files.lineage import START, Lineage, input_dataset
 from pipelines.files.local_times import counted, local_times
 from pipelines.files.long_look import is_scattered, narrowed
@@ -97,14 +98,29 @@ def _why_unreferenced(job: Job) -> str:
     return f"fewer than {job.reference.rows:,} rows{until}"
 
 
-def _differences(args: argparse.Namespace, files: Input, job: Job) -> dict[str, Any]:
-    """Compare the devices by period, if that is asked for; return what the record says of it."""
-    if job.periods is None:
-        return {}
-    groups = job.quiet.groups if job.quiet is not None and job.quiet.groups else None
-    if groups is None and args.group is not None:
+def _of_the_fleet(
+    args: argparse.Namespace,
+    files: Input,
+    job: Job,
+    span: Mapping[str, Any],
+    found: Mapping[str, int | float],
+) -> dict[str, Any]:
+    """Compare the devices by period, if that is asked for, and find incidents, by group as well.
+
+    Returns:
+        What the record says of both.
+    """
+    groups: Mapping[str, str] | None = None
+    if job.quiet is not None and job.quiet.groups:
+        groups = job.quiet.groups
+    elif args.group is not None and (job.periods is not None or job.reference is not None):
         groups = groups_of(files, args.group)
-    return find_differences(args.output, job.periods, job.columns.channels, groups)
+    differ = {}
+    if job.periods is not None:
+        differ = find_differences(args.output, job.periods, job.columns.channels, groups)
+    is_new = job.given is None and job.before is None
+    rows = found["rows_out"] / max(found["models"], 1) if is_new else None
+    return {**differ, **find_incidents(args.output, job.reference, span, rows, groups)}
 
 
 def _causes(job: Job) -> list[str]:
@@ -222,7 +238,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             **unkept_classes(args.output, job.learner, totals),
             **models_without_rows(args.output, int(found["rows_failed"])),
             **({} if job.reference is None else {UNREFERENCED: bare}),
-            **_differences(args, files, job),
+            **_of_the_fleet(args, files, job, span, found),
             **find_silent(args.output, job.silent_after),
             **find_neighbours(
                 args.output, job.spec, args.neighbours, int(found["models"]), workers or 1
@@ -246,6 +262,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             _why_unreferenced(job),
             own=job.given is None and args.warm_start is None,
         ),
+        *incident_lines(args.output, record),
         *difference_lines(args.output, record),
         *silent_lines(args.output, record),
         *quiet_lines(args.output, record, job.quiet),

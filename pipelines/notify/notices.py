@@ -1,4 +1,4 @@
-"""What a notification says: an episode of a device, or its silence, that begins or ends."""
+"""What a notification says: an episode of a device, its silence, or an incident begins or ends."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ import numpy as np
 from kerneltrack.errors import DataError, printable
 from kerneltrack.fleet.devices import named_shares
 from kerneltrack.monitor.reference.spec import ACCEPTED, LEAST_SHARE, STEADY
-from pipelines.report.text import moment
+from pipelines.report.text import counted, few, moment
 from transforms.outputs import SILENT
 
 FIRING, RESOLVED = "firing", "resolved"
+INCIDENT, FLEET = "incident", "fleet"
 MOST_CHANNELS = 3
 """Channels that a text names."""
+MOST_DEVICES = 5
+"""Devices of an incident that a text names."""
 _TO_SECONDS = 10**9
 _FIELDS = {"model_id", "episode", "state", "kind", "severity", "start_index", "shares"}
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """An episode of a device, or its silence, as of one line.
+    """An episode of a device, its silence, or an incident of several, as of one line.
 
     Attributes:
-        device: The device's ID.
-        episode: The episode's number; None of a silence.
-        kind: As of `Episode`, or "silent".
+        device: The device's ID; of an incident, the group of its devices, or "fleet".
+        episode: The episode's number; None of a silence or an incident.
+        kind: As of `Episode`, or "silent", or "incident".
         state: "open", "closed", "steady" or "accepted".
         start_index: Index of the row since when.
         start: That row's time, ns; None without times.
         time: Time of the row after which this holds, ns; None without times, or if not known.
-        severity: As of `Episode`; None of a silence.
+        severity: As of `Episode`; None of a silence or an incident.
         channels: Names and shares of the channels that explain it, the largest share first.
+        devices: Of an incident, the IDs of its devices.
     """
 
     device: str
@@ -47,6 +51,7 @@ class Notice(msgspec.Struct, frozen=True):
     time: int | None
     severity: float | None
     channels: list[dict[str, Any]]
+    devices: list[str] = []
 
     @property
     def own(self) -> str:
@@ -58,7 +63,7 @@ class Notice(msgspec.Struct, frozen=True):
         """
         if self.episode is not None:
             return f"episode {self.episode}"
-        return f"silent since {iso_of(self.start) or f'row {self.start_index}'}"
+        return f"{self.kind} since {iso_of(self.start) or f'row {self.start_index}'}"
 
     @property
     def key(self) -> str:
@@ -124,6 +129,8 @@ class Event(msgspec.Struct, frozen=True):
         since = f"row {notice.start_index:,}"
         if notice.start is not None:
             since = f"{moment(notice.start, to=_TO_SECONDS)} UTC"
+        if notice.kind == INCIDENT:
+            return self._of_incident(since)
         if notice.kind == SILENT:
             if self.over:
                 return f"{device} sends rows again (silent since {since})"
@@ -132,6 +139,14 @@ class Event(msgspec.Struct, frozen=True):
             return self._ended(device, since)
         text = f"{device} is off since {since}: {notice.kind}"
         return f"{text} in {self.channels}" if self.channels else text
+
+    def _of_incident(self, since: str) -> str:
+        names = self.opened.devices
+        of = "" if self.opened.device == FLEET else f" of {printable(self.opened.device)}"
+        if self.over:
+            return f"the incident{of} since {since} is over: {counted(len(names), 'device')}"
+        shown = few([printable(name) for name in names], MOST_DEVICES)
+        return f"{counted(len(names), 'device')}{of} went off together from {since} on: {shown}"
 
     def _ended(self, device: str, since: str) -> str:
         ended = self.closed or self.opened

@@ -8,7 +8,7 @@ was: a process that is killed goes on where it was, and sends again at most what
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -93,12 +93,19 @@ class Outbox:
                 self._take(notice)
             self._file.executemany("INSERT OR REPLACE INTO offsets VALUES (?, ?)", offsets.items())
 
-    def replace(self, notices: Iterable[Notice]) -> None:
-        """Take in all that a folder holds now: what is not open in it any more is over."""
+    def replace(self, notices: Iterable[Notice], covered: Collection[str] = ()) -> None:
+        """Take in all that a folder holds now: what is not open in it any more is over.
+
+        Args:
+            notices: What it holds.
+            covered: Keys of episodes of which an incident is sent in their place: their beginning
+                is not sent, their end is if the beginning was.
+        """
         last = {notice.key: notice for notice in notices}
         with self._transaction():
             for notice in last.values():
-                self._take(notice)
+                if not (notice.is_open and notice.key in covered):
+                    self._take(notice)
             known = self._file.execute("SELECT DISTINCT key FROM episodes").fetchall()
             for (key,) in known:
                 if key not in last:

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from kerneltrack.errors import DataError
 from kerneltrack.paths import exists, join, whole
 from pipelines.devices.of_run import Line, newest_episodes
-from pipelines.notify.notices import Notice, notice_of
+from pipelines.notify.notices import FLEET, INCIDENT, Notice, notice_of
 from pipelines.notify.outbox import Outbox
 from pipelines.report.data.files import plain_table, read_run
+from pipelines.report.data.incidents import Incident, incidents_of_run
 from pipelines.report.data.silent import silent_of
 from pipelines.run_folder import RUN
 from transforms.kafka.messages import BadMessageError, batch_of
@@ -49,14 +50,17 @@ class FolderSource:
         # A job that writes the folder anew writes the record last.
         if again and not exists(join(self._folder, RUN)):
             return
-        outbox.replace(notices_of_run(self._folder))
+        outbox.replace(*notices_of_run(self._folder))
 
     def close(self) -> None:
         """Do nothing."""
 
 
-def notices_of_run(folder: str) -> list[Notice]:
-    """Return the newest episode of each device of a run, and its silence.
+def notices_of_run(folder: str) -> tuple[list[Notice], set[str]]:
+    """Return the newest episode of each device of a run, its silence, and the incidents.
+
+    Returns:
+        What they say, and the keys of the episodes that belong to incidents which go on.
 
     Raises:
         DataError: if a file cannot be read.
@@ -71,7 +75,16 @@ def notices_of_run(folder: str) -> list[Notice]:
             # Runs know the rows of a silence by their times alone.
             times = each.since, each.since
             found.append(Notice(each.model, None, SILENT, "open", 0, *times, None, []))
-    return found
+    incidents = incidents_of_run(folder, run)
+    found += [_of_incident(each) for each in incidents]
+    members = {member for each in incidents if each.open for member in each.members}
+    return found, {each.key for each in found if (each.device, each.episode) in members}
+
+
+def _of_incident(incident: Incident) -> Notice:
+    where, state = incident.group or FLEET, "open" if incident.open else "closed"
+    names = list(incident.devices)
+    return Notice(where, None, INCIDENT, state, 0, incident.start, None, None, [], names)
 
 
 class TopicSource:

@@ -15,7 +15,9 @@ from tests.golden.run.make import COMPANIONS, RUN, continued
 @pytest.mark.parametrize("name", [*COMPANIONS])
 def test_a_stored_run_continues_to_the_same_bits(name: str, tmp_path: Path) -> None:
     wanted = json.loads((RUN / "continued.json").read_text())[name]
-    assert continued(name, tmp_path / "continued") == wanted
+    found = continued(name, tmp_path / "continued")
+    # A later version may have more outputs.
+    assert {each: found.get(each) for each in wanted} == wanted
     assert "features/z" in wanted
     assert "predictions/prediction" in wanted
 

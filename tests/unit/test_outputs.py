@@ -56,7 +56,7 @@ def test_a_job_has_what_it_is_asked_for() -> None:
     every = ["mismatch", "alerts", "episodes", "predictions", "metrics"]
     assert names(WHOLE, *of_files) == ["features", "failures", "snapshots", *every]
     assert names(WHOLE, PERIOD) == ["periods"]
-    assert names(WHOLE, END) == ["neighbours", "differences", "silent"]
+    assert names(WHOLE, END) == ["neighbours", "differences", "silent", "incidents"]
     assert names(PLAIN, PERIOD, END) == ["neighbours"]
     assert names(WHOLE, SCORER) == ["failures", "mismatch", "episodes", "scores"]
     live = WHOLE._replace(bounded=False)

@@ -146,6 +146,25 @@ SILENT_SCHEMA = pa.schema(
 one, `end` (null: none came), that is longer than `allowed`, ns: `kerneltrack.monitor.silences`."""
 
 
+INCIDENTS_SCHEMA = pa.schema(
+    [
+        pa.field("model_id", pa.string()),
+        pa.field("incident", pa.int64()),
+        pa.field("episode", pa.int64()),
+        pa.field("detected", TIME),
+        pa.field("state", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("group", pa.string()),
+        pa.field("devices", pa.int64()),
+        pa.field("chance", pa.float64()),
+    ]
+)
+"""A line for each episode of an incident, which has a number from 1 on, so many `devices`, their
+`group` if they share one, and the `chance` of it without a common cause, at most: see
+`kerneltrack.monitor.incidents`. `detected` is when the episode was noticed, `state` and `kind` are
+those of its last line."""
+
+
 def devices_schema(has_time: bool, width: int) -> pa.Schema:
     """Return the schema of what is known of each device, a line whenever that changes.
 

@@ -25,6 +25,7 @@ from pipelines.report.data.episodes import Band, Episodes, bands_of, episodes_of
 from pipelines.report.data.failures import FailureKind, failures_of
 from pipelines.report.data.files import fields_of, parquet_files, read_batches
 from pipelines.report.data.heat import Heat, HeatRows, models_on_map
+from pipelines.report.data.incidents import Incident, incidents_of_run
 from pipelines.report.data.learning import LearningResults, learning_of
 from pipelines.report.data.mismatch import MismatchWindows, mismatch_of
 from pipelines.report.data.models import ShownModels
@@ -59,6 +60,7 @@ class Report:
     learning: LearningResults | None
     alerts: AlertLines | None
     episodes: Episodes | None
+    incidents: Sequence[Incident]
     differences: Differences | None
     silent: Silent | None
     bands: Mapping[str, Sequence[Band]]
@@ -133,6 +135,7 @@ def report_of(
         learning=learning_of(output, choice, late="labels_in" in run.get("counts", {})),
         alerts=alerts_of(output, choice),
         episodes=episodes,
+        incidents=incidents_of_run(output, run),
         differences=differences_of(output, run),
         silent=silent_of(output, run),
         bands=bands,

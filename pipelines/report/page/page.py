@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of
 from pipelines.report.data.channels import MOST_CHANNELS
+from pipelines.report.data.incidents import MOST_LISTED as MOST_INCIDENTS
 from pipelines.report.data.neighbours import REASONS
 from pipelines.report.data.report import Report
 from pipelines.report.data.silent import MOST_LISTED
@@ -71,6 +72,7 @@ def render_page(report: Report) -> str:
         learning=learning_texts(report.learning, report.choice),
         alerts=report.alerts,
         episodes=report.episodes,
+        incidents=report.incidents[-MOST_INCIDENTS:],
         differences=report.differences,
         silent=report.silent,
         most_silent=MOST_LISTED,
