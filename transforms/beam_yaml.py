@@ -100,6 +100,8 @@ def track_subspace(  # noqa: PLR0913 - the fields of rows beside the settings
     """
     spec = parse_spec(dict(tracker or {}))
     reference_spec = None if reference is None else spec_from_dict(ReferenceSpec, reference)
+    if reference_spec is not None and reference_spec.names_channels:
+        reference_spec = reference_spec.placed(tuple(features))
     fields = RowFields(model_id, time, tuple(features), label, sequence, time_unit, targets)
     track = TrackSubspace(
         spec, _order(max_disorder), own=label is not None, reference=reference_spec

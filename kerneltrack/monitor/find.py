@@ -61,6 +61,7 @@ def find_episodes(
         True
     """
     spec = spec or ReferenceSpec()
+    spec.refuse_condition()
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     state = reference.init(spec, matrix[: spec.rows])
     state, scores, episodes = reference.update(spec, state, matrix, times)

@@ -145,6 +145,11 @@ def test_settings_that_are_wrong_are_named() -> None:
     cases: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         (track_subspace, {**named, "tracker": {"rnak": 3}}, "did you mean 'rank'"),
         (track_subspace, {**named, "reference": {"rows": 3}}, "rows = 3"),
+        (
+            track_subspace,
+            {**named, "reference": {"only_while": "flwo > 3"}},
+            "character 1: there is",
+        ),
         (track_subspace, {**named, "model_id": "at"}, "fields = 'at': must be named once"),
         (track_subspace, {**named, "max_disorder": -1.0}, "max_disorder = -1.0"),
         (track_subspace, {**named, "error_handling": {"name": "x"}}, "error_handling"),

@@ -17,8 +17,10 @@ from sklearn.base import clone, is_outlier_detector
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from kerneltrack import OKFEBSpec
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import Episode, ReferenceDetector, ReferenceSpec, find_episodes, reference
+from transforms.track.transform import TrackSubspace
 
 Array = npt.NDArray[np.float64]
 
@@ -250,3 +252,21 @@ def test_names_of_columns_are_remembered(kind: str) -> None:
 
 def test_names_that_are_no_texts_are_none() -> None:
     assert not hasattr(ReferenceDetector().fit(pd.DataFrame(normal(9, 300))), "feature_names_in_")
+
+
+def test_a_condition_is_refused_where_all_rows_are_judged() -> None:
+    spec = ReferenceSpec(only_while="channel[0] > 3")
+    for judge in (
+        lambda: find_episodes(broken(), spec),
+        lambda: ReferenceDetector(spec).fit(broken()),
+    ):
+        with pytest.raises(
+            ConfigError, match="only_while = 'channel\\[0\\] > 3': must be left out"
+        ):
+            judge()
+
+
+def test_a_transform_takes_conditions_about_places() -> None:
+    TrackSubspace(OKFEBSpec(), reference=ReferenceSpec(only_while="channel[0] > 3"))
+    with pytest.raises(ConfigError, match="about channels by their places"):
+        TrackSubspace(OKFEBSpec(), reference=ReferenceSpec(only_while="flow > 3"))

@@ -76,6 +76,14 @@ __all__ = [
 ]
 
 
+def _check_condition(reference: ReferenceSpec | None) -> None:
+    """Refuse a condition that names channels: rows have none here."""
+    condition = None if reference is None else reference.condition
+    if condition is not None and condition.columns:
+        allowed = "about channels by their places, from 0: channel[3] > 200"
+        raise ConfigError("only_while", condition.text, allowed)
+
+
 class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
     """Track one kernel subspace per model ID, and let a learner learn labels from its features.
 
@@ -220,6 +228,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         if silent_after is not None and (reference is None or self._waits(order)):
             allowed = "None without a reference, or if rows wait for the end of the input"
             raise ConfigError("silent_after", silent_after, allowed)
+        _check_condition(reference)
         if quiet is not None and reference is None:
             raise ConfigError("quiet", quiet, "None without a reference")
         if given is not None and reference != given.spec:

@@ -283,6 +283,16 @@ class ReferenceSpec(Spec):
         """Places of the columns that nothing but the condition sees."""
         return () if self.condition is None else self.condition.alone
 
+    def refuse_condition(self) -> None:
+        """Refuse a condition, where rows are all judged.
+
+        Raises:
+            ConfigError: if there is one.
+        """
+        if self.only_while is not None:
+            allowed = "left out here, where all rows are judged: a job or a Fleet takes it"
+            raise ConfigError(FIELD, self.only_while, allowed)
+
     @property
     def names_channels(self) -> bool:
         """Whether channels are given, by name or place."""
