@@ -233,12 +233,25 @@ def judge(site: Site, output: Path, from_day: float = 14, first: int | None = No
         from_day: The first day that counts.
         first: None: its episodes. Else what differs by period, compared after so many days.
     """
+    last = pc.max(site.rows["time"]).as_py().timestamp()
     if first is None:
-        judged = _Judged(site, from_day, armed_at(output))
-        episodes = episodes_of(output, judged.last)
-    else:
-        judged = _Judged(site, from_day, compared_at(output, first))
-        episodes = differences_of(output, judged.last, site.channels)
+        return judge_episodes(site, episodes_of(output, last), armed_at(output), from_day)
+    differences = differences_of(output, last, site.channels)
+    return judge_episodes(site, differences, compared_at(output, first), from_day)
+
+
+def judge_episodes(
+    site: Site, episodes: dict[str, list[Episode]], armed: dict[str, float], from_day: float = 14
+) -> Verdict:
+    """Judge episodes of any detector, from a day on.
+
+    Args:
+        site: What is true of the machines.
+        episodes: By machine, in the order in which they were noticed.
+        armed: The time of each machine's first row that was judged, seconds.
+        from_day: The first day that counts.
+    """
+    judged = _Judged(site, from_day, armed)
     for name in site.rows["machine"].unique().to_pylist():
         judged.machine(name, episodes.get(name, ()))
     return judged.end()

@@ -131,7 +131,8 @@ class Engine:
             self._models.decode(key, data, self._store.path)
         self._number, self._next = self._store.checkpoint()
         committed, written = self._committed(), self._store.bundles()
-        if committed is None and written:
+        # A bundle is written down before it is committed, so that the first may stand there alone.
+        if committed is None and written and (self._number or len(written) > 1):
             say(f"Kafka has forgotten what was committed: up to {len(written)} bundles come again")
         committed = max(self._number, committed or 0)
         bundles = [each for each in written if each.number <= committed]

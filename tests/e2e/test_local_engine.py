@@ -63,7 +63,9 @@ def started(live: Live, *flags: str) -> Iterator[subprocess.Popen[str]]:
     try:
         assert job.stdout is not None
         first = job.stdout.readline()
-        assert "runs in this process" in first, first + job.stdout.read()
+        if "runs in this process" not in first:
+            job.kill()
+            pytest.fail(first + job.stdout.read())
         yield job
     finally:
         if job.poll() is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(p for name in FOLDERS for p in ROOT.glob(f
 RUN = (
     "README.md",
     "docs/beam.md",
+    "docs/coming_from.md",
     "docs/detection.md",
     "docs/export.md",
     "docs/notify.md",
@@ -34,6 +37,7 @@ RUN = (
 LIVE = ("docs/stream.md",)
 # Pages whose commands are run with their code, in a folder of their own.
 COMMANDS = (
+    "docs/coming_from.md",
     "docs/export.md",
     "docs/notify.md",
     "docs/off.md",
@@ -63,7 +67,8 @@ def test_code_of_a_page_runs_from_top_to_bottom(
     monkeypatch.chdir(ROOT)
     if page in COMMANDS:
         monkeypatch.chdir(tmp_path)
-        (tmp_path / "samples").symlink_to(ROOT / "samples")
+        for name in ("examples", "samples"):
+            (tmp_path / name).symlink_to(ROOT / name)
     names: dict[str, Any] = {}
     if page == "docs/detection.md":
         names["rows"] = np.random.default_rng(0).normal(size=(2000, 4))
@@ -73,7 +78,10 @@ def test_code_of_a_page_runs_from_top_to_bottom(
             continue
         for line in text.splitlines():
             program, *arguments = shlex.split(line)
-            assert (program, main(arguments)) == ("kerneltrack", 0), line
+            if program == "python":
+                subprocess.run([sys.executable, *arguments], check=True)
+            else:
+                assert (program, main(arguments)) == ("kerneltrack", 0), line
 
 
 def test_every_page_with_code_is_run() -> None:
