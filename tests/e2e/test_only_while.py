@@ -204,3 +204,49 @@ def test_the_report_and_the_end_of_a_job_say_when_nothing_is_judged(
     assert main(["devices", str(output), "--json"]) == 0
     lines = map(json.loads, capsys.readouterr().out.splitlines())
     assert {line["model_id"]: line["state"] for line in lines} == {"p1": "quiet", "p2": "normal"}
+
+
+def test_a_job_that_goes_on_says_what_one_job_says(rows: Path, tmp_path: Path) -> None:
+    whole, first, rest = tmp_path / "whole", tmp_path / "first", tmp_path / "rest"
+    frame = pd.read_parquet(rows / "rows.parquet")
+    frame[frame["time"] < DAY].to_parquet(tmp_path / "first.parquet")
+    frame[frame["time"] >= DAY].to_parquet(tmp_path / "rest.parquet")
+    flags = (*FEATURES, "--reference", "first", "--only-while", CONDITION)
+    assert track(rows / "rows.parquet", whole, *flags) == 0
+    assert track(tmp_path / "first.parquet", first, *flags) == 0
+    warm = ("--warm-start", str(first / "snapshots"))
+    assert track(tmp_path / "rest.parquet", rest, *flags, *warm) == 0
+    tables = [pq.read_table(output / "features") for output in (first, rest)]
+    parts = pd.concat([each.to_pandas() for each in tables]).sort_values(["index", "model_id"])
+    wanted = pq.read_table(whole / "features").to_pandas().sort_values(["index", "model_id"])
+    for name in ("loss", "p", "ref_distance"):
+        assert np.array_equal(parts[name], wanted[name], equal_nan=True), name
+
+
+def test_references_of_another_run_bring_their_condition(rows: Path, tmp_path: Path) -> None:
+    good, output = tmp_path / "good", tmp_path / "run"
+    frame = pd.read_parquet(rows / "rows.parquet")
+    frame[frame["time"] < DAY].to_parquet(tmp_path / "good.parquet")
+    frame[frame["time"] >= DAY].to_parquet(tmp_path / "new.parquet")
+    flags = (*FEATURES, "--only-while", CONDITION)
+    assert track(tmp_path / "good.parquet", good, *flags, "--reference", "first") == 0
+    given = ("--reference", str(good / "snapshots"))
+    assert track(tmp_path / "new.parquet", output, *flags, *given) == 0
+    p = pq.read_table(output / "features").sort_by("time")["p"].to_numpy(zero_copy_only=False)
+    judged_then = judged()[frame["time"].iloc[:ROWS] >= DAY]
+    assert (np.isfinite(p.astype(float)).reshape(-1, 2) == judged_then[:, np.newaxis]).all()
+    other = (*FEATURES, "--only-while", "rpm > 3", *given)
+    assert track(tmp_path / "new.parquet", tmp_path / "other", *other) != 0
+
+
+def test_without_a_reference_the_column_is_not_seen_either(rows: Path, tmp_path: Path) -> None:
+    few, output, scored = tmp_path / "few.parquet", tmp_path / "run", tmp_path / "scored"
+    frame = pd.read_parquet(rows / "rows.parquet")
+    frame[frame["time"] < DAY - pd.Timedelta("20h")].to_parquet(few)
+    assert track(few, output, *FEATURES, "--only-while", CONDITION, "--reference", "first") == 0
+    place = ("--snapshots", str(output / "snapshots"), "--output", str(scored))
+    assert main(["score", str(few), *COLUMNS, *FEATURES, *place]) == 0
+    table = pq.read_table(scored / "scores")
+    assert table["p"].null_count == len(table)
+    # A name's number would be far from all that was learned.
+    assert np.quantile(table["loss"].to_numpy(), 0.9) < 0.99
