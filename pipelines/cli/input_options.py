@@ -22,9 +22,11 @@ from transforms.read.format_options import FormatOptions
 _ROLES = ("model_id", "time", "sequence", "label", "metric", "value")
 _NAMES = (*_ROLES, "features", "exclude", "counters")
 _COLUMN = dict.fromkeys(_NAMES, "COLUMN")
-COLUMNS = FlagsOf(ColumnOptions, metavars={**_COLUMN, "time_zone": "ZONE", "time_format": "FORMAT"})
+_FORMS = {"time_zone": "ZONE", "time_format": "FORMAT", "words": "CHANNEL=ZERO,ONE"}
+COLUMNS = FlagsOf(ColumnOptions, metavars={**_COLUMN, **_FORMS, "units": "CHANNEL=UNIT"})
 _CHAR = dict.fromkeys(("delimiter", "quote", "decimal", "thousands"), "CHAR")
-FORMATS = FlagsOf(FormatOptions, metavars={**_CHAR, "path_pattern": "REGEX"})
+_TEXT = dict.fromkeys(("comment", "null_values"), "TEXT")
+FORMATS = FlagsOf(FormatOptions, metavars={**_CHAR, **_TEXT, "path_pattern": "REGEX"})
 
 
 if TYPE_CHECKING:

@@ -72,7 +72,12 @@ def add_job_flags(
         labels: The flag that delayed labels come from, with "from".
     """
     parser.add_argument(
-        "--extras", nargs="+", choices=("q", "s"), default=(), help="Write more numbers per row."
+        "--extras",
+        nargs="+",
+        choices=("q", "s"),
+        default=(),
+        help='Also write other features of each row. "q": the projection coefficients. "s": the '
+        "features of the paper, one per stored row.",
     )
     _add_order_flags(parser, without, late)
     spec_options.add_spec_flags(parser)
@@ -114,7 +119,7 @@ def add_window_flags(parser: argparse.ArgumentParser, moving: bool = True) -> No
         help="Time from the start of a window to the start of the next. [default: the length]",
     )
     group.add_argument(
-        "--window-offset", **SECONDS, help="Start of one of the windows. [default 0]"
+        "--window-offset", **SECONDS, help="Time at which one of the windows starts. [default 0]"
     )
     if not moving:
         parser.set_defaults(moving_window=None)

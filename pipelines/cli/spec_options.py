@@ -163,6 +163,7 @@ REFERENCE = Role(
             "causes": "CHANNEL",
             "mode": "COLUMN",
             "only_while": "CONDITION",
+            "gap": "DURATION|none",
         },
     },
 )
@@ -181,9 +182,9 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         metavar="{first,gated,auto,FILE,none}",
         help="Find devices that are off. Rows are compared with what is normal for the device. "
-        '"first": its first rows. "gated": its first rows, moved on by rows that are not odd. '
-        '"auto": its last days, for weeks on a site with shifts, weather and ageing. FILE: the '
-        "references of another run, its folder's snapshots/ or one of the files there. "
+        '"first": its first rows. "gated": its first rows, updated with later rows that are not '
+        'odd. "auto": its last days, for weeks on a site with shifts, weather and ageing. FILE: '
+        "the references of another run, its folder's snapshots/ or one of the files there. "
         "[default none]",
     )
     REFERENCE.add_flags(group)
@@ -241,9 +242,10 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "for incidents in each, too. [default: all devices are one fleet]",
     )
     PERIODS.add_flags(group)
-    add_quiet_flag(group)
+    others = parser.add_argument_group("quiet times and silent devices")
+    add_quiet_flag(others)
     add_silent_flag(
-        group, "Find devices without a row for longer than this, within the input and at its end."
+        others, "Find devices without a row for longer than this, within the input and at its end."
     )
 
 

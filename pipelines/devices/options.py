@@ -33,8 +33,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=STATES,
         default=None,
-        help="Print only devices in these states. In the table, normal is well, learning is "
-        "calibrating, unwatched is no reference; quiet occurs in runs with --quiet.",
+        help="Print only devices in these states. The table calls normal 'well', learning "
+        "'calibrating' and unwatched 'no reference'; quiet occurs in runs with --quiet.",
     )
     parser.add_argument(
         "--watch",

@@ -27,7 +27,7 @@ NEIGHBOURS = "--neighbours"
 MOST_WORKERS = 1024
 _EPILOG = (
     "Beam's own flags go on the same line as --name=value (--runner=..., "
-    "--direct_num_workers=...). Without --runner the job needs no runner."
+    "--direct_num_workers=...). Without --runner, the job runs in processes."
 )
 
 
@@ -180,8 +180,8 @@ def add_report_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=(),
         metavar="NAME",
-        help="Draw these devices in full. By default these are the devices that are off, unlike "
-        "the others, longest or worst fitted, at most 50.",
+        help="Draw these devices in full. By default at most 50 are: those that are off or "
+        "unlike the others, those with the most rows, and some of the best and worst fitted.",
     )
 
 

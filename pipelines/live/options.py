@@ -30,7 +30,7 @@ TOPICS = {each.topic: each.about for each in OUTPUTS if each.topic and each.has_
 class RunnerFlags(Settings):
     """Flags of Beam's Flink runner that have other defaults here."""
 
-    parallelism: Annotated[int, Range(1, MOST), "Run each step in this many subtasks."] = 1
+    parallelism: Annotated[int, Range(1, MOST), "Use this many parallel workers."] = 1
     checkpointing_interval: Annotated[int, Range(1, MOST), "Milliseconds between checkpoints."] = (
         1000
     )
@@ -47,6 +47,7 @@ _ABOUTS = {
     "model_id": "Read each row's device from this field. Without it: from the message's key.",
     "time": "Read event times from this field. Without it: Kafka's record timestamp.",
     "features": "Use these fields as channels. NAME[N] is a list of N numbers.",
+    "exclude": "Not for live jobs; --features names channels.",
     "time_ambiguous": """How to read a local time that occurs twice, when clocks are put back.
     "fail" sends the row to the dead letters, "earliest" takes the first, "latest" the second.
     [fail, earliest, latest; default fail]""",
@@ -83,7 +84,7 @@ def add_flags(parser: Parser) -> None:
     job_flags.add_job_flags(parser, without, late, "from --labels-topic")
     known = parser.add_argument_group("quiet times")
     spec_options.add_quiet_flag(known, "device (* for all)")
-    silent = parser.add_argument_group("silent models")
+    silent = parser.add_argument_group("silent devices")
     about = (
         "Process the waiting rows of a device that has been silent for this long. "
         f"[default {IDLE_FLUSH:g}; 0 means never]"

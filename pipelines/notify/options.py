@@ -42,16 +42,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=path_name,
         metavar="FILE",
-        help="Keep what was sent in this file. It is made by the first run; each folder or topic "
-        "has a file of its own.",
+        help="Remember what was sent in this file. The first run creates it; use one file per "
+        "folder or topic.",
     )
     parser.add_argument(
         "--follow",
         type=float,
         default=None,
         metavar="SECONDS",
-        help="Go on until Ctrl-C, and look for new episodes at this interval. [default: end once "
-        "all is sent]",
+        help="Continue until Ctrl-C, and look for new episodes at this interval. [default: end "
+        "once all are sent]",
     )
     parser.add_argument(
         "--patience",
@@ -65,7 +65,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=PER_MINUTE,
         metavar="N",
-        help="Send each receiver at most this many messages a minute. [default %(default)s]",
+        help="Send at most this many messages per minute to each receiver. [default %(default)s]",
     )
     _add_receivers(parser)
 
@@ -96,7 +96,7 @@ def _add_receivers(parser: argparse.ArgumentParser) -> None:
         type=path_name,
         default=None,
         metavar="FILE",
-        help="Send JSON to the address in this file: those of Slack and Teams are secrets.",
+        help="Send JSON to the address in this file; addresses of Slack and Teams are secrets.",
     )
     group.add_argument(
         "--webhook-form",
@@ -109,14 +109,14 @@ def _add_receivers(parser: argparse.ArgumentParser) -> None:
         type=path_name,
         default=None,
         metavar="FILE",
-        help="Take the JSON from this file, with places such as ${device} and ${summary}.",
+        help="Take the JSON from this file, with placeholders such as ${device} and ${summary}.",
     )
     group.add_argument(
         "--webhook-secret",
         type=path_name,
         default=None,
         metavar="FILE",
-        help="Put the text of this file into the place ${secret}: PagerDuty's routing key.",
+        help="Put the text of this file, such as PagerDuty's routing key, in place of ${secret}.",
     )
     group.add_argument(
         "--webhook-token",
@@ -131,14 +131,14 @@ def _add_receivers(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--mail-from", default=None, metavar="ADDRESS", help="Sender of e-mail.")
     group.add_argument(
-        "--smtp", default=None, metavar="HOST[:PORT]", help="Send e-mail by this server."
+        "--smtp", default=None, metavar="HOST[:PORT]", help="Send e-mail through this server."
     )
     group.add_argument(
         "--smtp-security",
         choices=tuple(PORTS),
         default=STARTTLS,
-        help="Encrypt the connection after its beginning, from its beginning, or not. The usual "
-        "ports are 587, 465 and 25. [default %(default)s]",
+        help="Encrypt the connection with STARTTLS, with TLS from the start, or not at all. The "
+        "usual ports are 587, 465 and 25. [default %(default)s]",
     )
     group.add_argument(
         "--smtp-certificates",

@@ -98,7 +98,7 @@ def test_what_the_demo_finds(
     right = re.search(r"met a label: ([0-9.]+)% correct", reported)
     assert right is not None
     assert float(right[1]) > 40
-    assert "Labels came later than the rows" in page
+    assert "Labels came later than their rows" in page
     assert "the same label as the row before" not in page
 
 

@@ -60,7 +60,7 @@ def test_the_one_that_is_unlike_is_named_everywhere(
     assert (record["compared"], record["of"], record["unlike"]) == (PUMPS, PUMPS, 1)
     page = (output / "report.html").read_text(encoding="utf-8")
     section = page[page.index('id="fleet-title"') : page.index('id="run-title"')]
-    assert "<b>1 of 14 devices</b> stands apart" in section
+    assert "<b>1 of 14 devices</b> is unlike the others" in section
     assert f"<title>{UNLIKE}</title>" in section
     # The page is made of the files: once more, and it is the same.
     write_report(str(output))

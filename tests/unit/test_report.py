@@ -35,8 +35,9 @@ def test_the_page_says_what_happened(tmp_path: Path) -> None:
     text = text_of(Path(path).read_text(encoding="utf-8"))
     # (10 × 0.01 + 20 × 0.02) / 30, and 24 of 34 rows without information.
     assert (
-        "okfeb processed 34 rows of 2 devices and turned 3 channels into 2 features, with a mean "
-        "fitting error of 0.0167. 70.6 % of the rows were skipped because they fitted already; "
+        "The tracker okfeb processed 34 rows of 2 devices and turned 3 channels into 2 features, "
+        "with a mean fitting error of 0.0167. 70.6 % of the rows were skipped because they "
+        "fitted already; "
         "no row failed."
     ) in text
     assert "kerneltrack report · 2 January 2026, 03:04 UTC in.csv" in text
@@ -126,7 +127,7 @@ def test_the_page_says_how_rows_were_admitted(
     table = features({"m": 20})
     page = page_of(run_folder(tmp_path, table, tracker="covariance", spec=spec))
     text = text_of(page)
-    assert "covariance processed 20 rows" in text
+    assert "The tracker covariance processed 20 rows" in text
     assert data_of(page)["admission"] == target
     assert "Rank in use" not in text
     if words is None:
@@ -149,7 +150,7 @@ def test_a_chosen_rank_is_told(tmp_path: Path) -> None:
     [
         (None, {}, "The input has no rows, so there are no features."),
         (None, {"rows_failed": 7}, "There are no features: all 7 rows failed."),
-        (features({"m": 1}), {}, "okfeb processed 1 row of 1 device and"),
+        (features({"m": 1}), {}, "The tracker okfeb processed 1 row of 1 device and"),
         (
             features({"m": 5}),
             {},
@@ -172,7 +173,7 @@ def test_odd_runs_have_a_page(
 def test_a_run_file_with_little_in_it_is_enough(tmp_path: Path) -> None:
     output = run_folder(tmp_path, features({"m": 5}))
     (tmp_path / "run.json").write_text("{}", encoding="utf-8")
-    assert "the tracker processed 5 rows of 1 device" in text_of(page_of(output))
+    assert "The tracker processed 5 rows of 1 device" in text_of(page_of(output))
 
 
 def test_a_frozen_subspace_is_pointed_out(tmp_path: Path) -> None:

@@ -403,7 +403,7 @@ def test_a_fleet_is_mapped_and_those_apart_are_numbered(tmp_path: Path) -> None:
     page = page_of(run(tmp_path / "out", ["a", "b", "c", "d"], neighbours=near))
     output_text = text_of(page)
     assert "None of 4 devices." in output_text
-    assert "1 of 4 devices stands apart." in output_text
+    assert "1 of 4 devices is unlike the others." in output_text
     assert "how its channels go together, in a row and from row to row b 88" in output_text
     assert "3.00 × the limit" in output_text
     dots = page.partition('class="dots" d="')[2].partition('"')[0]

@@ -346,7 +346,7 @@ def test_the_page_says_how_the_learner_stands(tmp_path: Path) -> None:
         "71.4 % of 7 scored rows were predicted right. In the same rows the same label as the row "
         "before is right in 71.4 %, the most frequent label of each device in 85.7 %. Against the "
         "better of the two, the most frequent label of each device, kappa is -1.00 (1: no "
-        "mistakes, 0: as many as it, below 0: more)."
+        "mistakes, 0: as many mistakes as it makes, below 0: more)."
     ) in text
     assert "Rows predicted 10" in text
     assert "Scored 7 70.0 % of the rows Correct 5 Accuracy 71.4 %" in text
@@ -500,6 +500,6 @@ def test_labels_that_come_late_have_no_row_before(tmp_path: Path, task: str) -> 
     assert before in sentence(at_once)
     output_text = sentence(late)
     assert before not in output_text
-    assert "Labels came later than the rows" in output_text
+    assert "Labels came later than their rows" in output_text
     losses = late.losses.sum(axis=0)
     assert float(late.gain(losses)) == pytest.approx(1 - losses[0] / losses[2])

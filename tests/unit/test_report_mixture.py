@@ -138,8 +138,9 @@ def test_the_sentence_has_the_ridge_where_all_models_have(tmp_path: Path, task: 
     assert learning is not None
     whole = "60.0 %" if task == "classification" else f"{math.sqrt((0.25 + 0.49) / 2):.3g}"
     verb = "is right in" if task == "classification" else "has"
-    assert f"; a ridge on the plain rows, learned as they come, {verb} {whole}." in sentence(
-        learning
+    assert (
+        f"; a ridge regression on the plain rows, learned row by row, {verb} {whole}."
+        in sentence(learning)
     )
     one = "70.0 %" if task == "classification" else "0.7"
     assert f"{verb} {one}" in sentence(learning, learning.scores.models["b"])
@@ -168,7 +169,9 @@ def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
     ]
     put(output, "metrics", metrics(lines))
     page = page_of(output)
-    assert "Which experts carried the stream" in page and "How sure, and how often right" in page
+    assert (
+        "Which sub-models had the most weight" in page and "How sure, and how often right" in page
+    )
     assert len(re.findall(r'<figure class="course">', page)) == 3
     assert "stack 36" in page and "20 rows learned from" in page
     assert page.count("<circle") >= 1 and "40 rows: probability 0.900, right 1.000" in page

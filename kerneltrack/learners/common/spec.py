@@ -34,7 +34,7 @@ class LearnerSpec(Spec):
 
     task: Annotated[str, OneOf(TASKS), "Learn classes or numeric targets."] = CLASSIFICATION
     max_classes: Annotated[
-        int, Range(1, MAX_CLASSES), "Most classes of a model, which keeps the most frequent."
+        int, Range(1, MAX_CLASSES), "Keep at most this many classes per model, the most frequent."
     ] = 100
     inputs: Annotated[
         str | None,

@@ -38,12 +38,12 @@ class DriftSpec(Spec):
     ] = 6.0
     delta: Annotated[float, Range(0, 1e6, "[)"), "Change of level to ignore, in deviations."] = 0.75
     clip: Annotated[
-        float, Range(0, 1e6, "()"), "Most deviations that one block counts above `delta`."
+        float, Range(0, 1e6, "()"), "Count at most this many deviations above `delta` in a block."
     ] = 3.0
     floor: Annotated[
         float,
         Range(0, 1e6, "[)"),
-        "Least deviation, as a fraction of the device's usual root mean loss.",
+        "Smallest deviation to assume, as a fraction of the device's usual root mean loss.",
     ] = 0.15
     memory: Annotated[
         int,

@@ -128,8 +128,8 @@ class ReferenceSpec(Spec):
     mode: Annotated[
         str | int | None,
         """Column that says which mode a device is in (off, heating, cleaning), as text or a whole
-        number: each mode has a reference of its own, and is never blamed. Only for a moving
-        reference ("auto").""",
+        number. Each mode has a reference of its own; the column itself is never blamed. Only for
+        a moving reference ("auto").""",
     ] = None
     max_modes: Annotated[
         int,

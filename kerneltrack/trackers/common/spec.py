@@ -53,8 +53,8 @@ class SubspaceSpec(Spec):
     scale_window: Annotated[
         int,
         Range(10, 10_000_000),
-        """Window W of `standardise` "moving". After a change of units the scale has the new
-        units within 2W rows, and exactly so within 3W.""",
+        """Window W of `standardise` "moving". After a change of units, the scale fits the new
+        units within 2W rows, and exactly within 3W.""",
     ] = 2000
     clip: Annotated[
         float | None,

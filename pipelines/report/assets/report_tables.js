@@ -35,7 +35,7 @@
       { key: "high", title: "95 % below", format: figure, hint: "The error that 95 % of the rows do not exceed, to within 1 %" },
       { key: "censored", title: "Skipped", format: percent, hint: "Share of the rows that fitted already and changed nothing" },
       { key: "evicted", title: "Evicted", format: percent, hint: "Share of the rows for which a row left the model, a stored one or the new row itself" },
-      { key: "dropped", title: "Dropped at once", format: percent, hint: "Share of these in which the new row itself left" },
+      { key: "dropped", title: "Dropped at once", format: percent, hint: "Share of the evicted rows that were the new row itself" },
     ],
   });
 
@@ -78,7 +78,7 @@
         ...(before === null ? [] : [{ key: "before", title: "Row before", format: form, hint: `In the same rows: ${before}` }]),
         { key: "constant", title: "Constant", format: form, hint: `In the same rows: ${constant}` },
         classifies
-          ? { key: "gain", title: "Kappa", format: figure, hint: `${held}: 1 no mistakes, 0 as many as it, below 0 more` }
+          ? { key: "gain", title: "Kappa", format: figure, hint: `${held}: 1 no mistakes, 0 as many as it makes, below 0 more` }
           : { key: "gain", title: "Saved", format: form, hint: `${held}: share of its squared error` },
       ],
     });

@@ -156,13 +156,17 @@ def sentence(learning: LearningResults, model: int | None = None) -> str:
     plain = _plain(learning, model)
     if plain is not None:
         shown_plain = _percent(plain) if classifies else figure(plain)
-        text = text.removesuffix(".") + "; a ridge on the plain rows, learned as they come, "
+        text = (
+            text.removesuffix(".") + "; a ridge regression on the plain rows, learned row by row, "
+        )
         text += f"{'is right in' if classifies else 'has'} {shown_plain}."
     text += _covered(learning, model)
     if not np.all(np.isfinite(losses)):
         return text
     if before is None:
-        text += " Labels came later than the rows: that of the row before was not known."
+        text += (
+            " Labels came later than their rows, so the label of the row before was not yet known."
+        )
     better = constant if before is None else (before, constant)[int(np.argmin(losses[1:]))]
     return f"{text} {_verdict(float(learning.gain(losses)), better, classifies, before is None)}"
 
@@ -204,7 +208,7 @@ def _verdict(saved: float, better: str, classifies: bool, only_one: bool) -> str
         return f"Nothing can be gained on {better}: it makes no mistake."
     if classifies:
         better_of = better if only_one else f"the better of the two, {better}"
-        scale = "1: no mistakes, 0: as many as it, below 0: more"
+        scale = "1: no mistakes, 0: as many mistakes as it makes, below 0: more"
         return f"Against {better_of}, kappa is {figure(saved)} ({scale})."
     if saved >= 0:
         share = f"saves {_percent(saved)} of its squared error"

@@ -57,7 +57,7 @@ def head(run: Mapping[str, Any], totals: Totals) -> dict[str, Any]:
         "rows": rows,
         "models": len(totals.models),
         **{key: run.get(key) for key in ("exit_code", "outcome", "max_failures")},
-        "tracker": run.get("tracker", "the tracker"),
+        "tracker": run.get("tracker"),
         "rank": spec.get("rank"),
         "read": _count(run, "rows_in"),
         "late": _count(run, "rows_late"),
