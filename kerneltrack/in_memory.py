@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import Labels, Predictions
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.registry import get_learner, get_tracker
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 

@@ -27,10 +27,8 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from kerneltrack.arrays import BoolArray, IntArray
 
 MOST_RATIO = 10
 LEAST_GROUPS = 3

@@ -17,11 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.native.binding import call
 from kerneltrack.specs import KERNELS
-
-FloatArray = npt.NDArray[np.float64]
 
 GAUSSIAN, LAPLACIAN, POLYNOMIAL, LINEAR = range(4)
 MAX_MEDIAN_ROWS = 1000

@@ -12,17 +12,15 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from river import base
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.learners.common.inputs import own_inputs
 from kerneltrack.learners.common.spec import CLASSIFICATION, REGRESSION, ROWS, LearnerSpec
 from kerneltrack.registry import get_learner, parse_learner_spec, parse_spec
 from kerneltrack.tracker import Tracker
-
-FloatArray = npt.NDArray[np.float64]
 
 # Before River 0.24 it was somewhere else.
 _Detector: Any = (

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import codec
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.registry import get_tracker, parse_spec
 from kerneltrack.snapshots.files import read_whole, write_whole
@@ -17,8 +18,6 @@ from kerneltrack.snapshots.header import About, AboutWriter
 from kerneltrack.trackers.common.calls import RowCall, copied
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Row(NamedTuple):

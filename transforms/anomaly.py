@@ -16,18 +16,16 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import numpy.typing as npt
 from apache_beam.ml.anomaly.base import AnomalyDetector, ThresholdFn
 from apache_beam.ml.anomaly.specifiable import Spec, Specifiable, specifiable
 from apache_beam.ml.anomaly.thresholds import FixedThreshold
 
 from kerneltrack import codec
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.specs import spec_from_dict
-
-FloatArray = npt.NDArray[np.float64]
 
 CUTOFF = 4.0
 """Score above which a row is called odd by default: one normal row in 10,000 is."""

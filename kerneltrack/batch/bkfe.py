@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel, gram
 from kerneltrack.settings import Range, check_int, check_number
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class BatchSubspace(NamedTuple):

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigh
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.batch.landmark_spec import DESCENT, MAX_ROWS, LandmarkSpec
 from kerneltrack.batch.row_sparse import EXACT, PROXIMAL, Descent, solve_q, start_descent, sweep
 from kerneltrack.errors import ConfigError
@@ -33,8 +34,6 @@ from kerneltrack.trackers.common import scaling
 
 __all__ = ["LandmarkSpec", "Landmarks", "choose_landmarks", "span_error"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 """Rows that a choice can take: K of so many has 3.2 GB."""
 AUTO_PENALTY = 0.2

@@ -30,11 +30,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.native.binding import call
-
-FloatArray = npt.NDArray[np.float64]
 
 PROXIMAL, EXACT = range(2)
 

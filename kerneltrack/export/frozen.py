@@ -15,8 +15,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel
 from kerneltrack.learners.common.base import BETA, TARGET_MEAN
@@ -28,8 +28,6 @@ from kerneltrack.registry import get_learner
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.calls import kernel_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 REGULARISED = ("okfeb", "okfe")
 ORTHONORMAL = ("covariance", "oana")

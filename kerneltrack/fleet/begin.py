@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.fleet.companions import FirstRows
 from kerneltrack.fleet.conditions import without_unseen
 from kerneltrack.fleet.model import Model, Work
@@ -17,9 +18,6 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import first_matrix
 from kerneltrack.trackers.common.loop import FIRST
 from kerneltrack.trackers.common.start import start_from
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 def begin(work: Work, key: str, first_rows: npt.NDArray[Any], before: int = 0) -> Model:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from kerneltrack.arrays import BoolArray, IntArray
 
 NO_TIME = int(np.iinfo(np.int64).min)
 """Stands for a time, ns, that there is none."""

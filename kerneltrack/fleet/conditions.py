@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray
 from kerneltrack.monitor.condition_values import rows_that_meet
 from kerneltrack.monitor.reference import ReferenceSpec
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def idle_rows(spec: ReferenceSpec | None, rows: FloatArray) -> BoolArray | None:

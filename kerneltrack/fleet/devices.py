@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import runs_of
@@ -33,10 +33,6 @@ is so many times as long ago: its kind and channels show only as it goes on."""
 
 MOST_CHANNELS = 10
 """Channels of an episode that are named, those with the largest shares."""
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class PassedBy(NamedTuple):

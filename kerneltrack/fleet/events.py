@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.fleet.model import NEVER, Model, Work
 from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Event(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.learn import (
     go_together,
@@ -34,8 +35,6 @@ from kerneltrack.learners.common.labels import coded
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.registry import get_learner
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 LabelArray: TypeAlias = npt.NDArray[Any]
 """(n,) classes, None where missing, or targets, NaN where missing."""
 

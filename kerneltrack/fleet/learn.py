@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.results import Results
@@ -28,8 +29,6 @@ from kerneltrack.registry import get_learner
 from kerneltrack.trackers.common.loop import FIRST
 from kerneltrack.trackers.common.scaling import Scaling
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Labels = tuple[Sequence[str], npt.NDArray[Any]]
 """Names, each once, and each row's place in them, below 0 without one; of targets no names and the
 targets, NaN without one."""

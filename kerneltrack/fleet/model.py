@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.fleet.companions import COMPANIONS, NO_ROWS, Companion
 from kerneltrack.fleet.forward_fill import LastValues
 from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
@@ -23,8 +23,6 @@ from kerneltrack.trackers.common.start import StartSet
 
 NEVER = int(np.iinfo(np.int64).max)
 """A time, ns, that does not come."""
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.companions import FirstRows
 from kerneltrack.fleet.forward_fill import LastValues
@@ -25,8 +26,6 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.block import Block, FixedBlock
 from kerneltrack.trackers.common.state import N
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 NONE: BoolArray = np.zeros(0, np.bool_)
 
 

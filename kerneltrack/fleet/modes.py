@@ -7,11 +7,9 @@ quantity: it has no place in distances.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor.reference import ReferenceSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def modes_of(spec: ReferenceSpec | None, rows: FloatArray) -> FloatArray | None:

@@ -11,13 +11,10 @@ import dataclasses
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Opened: TypeAlias = list[tuple[int, int]]
 
 

@@ -8,17 +8,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.fleet.models import Models
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import runs_of
 from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.monitor.reference import block as references
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Referred(NamedTuple):

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.fleet.devices import Device
 from kerneltrack.fleet.windows import Measured
 from kerneltrack.monitor.reference import Episode, Scores
 from kerneltrack.trackers.common.features import Features
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Alert(NamedTuple):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
 from kerneltrack.fleet.conditions import idle_rows, without_unseen
 from kerneltrack.fleet.devices import PassedBy, changes, may_begin, may_last
@@ -41,10 +42,6 @@ from kerneltrack.monitor.reference import block as references
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import copied, features_of, stamps_of
 from kerneltrack.trackers.common.loop import FIRST, NO_TIMES, Pieces, matrix_of
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def run_rows(

@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import TIME_LIMIT, check_whole, copies_like, likes
 from kerneltrack.monitor.mismatch import Mismatch
 from kerneltrack.monitor.window_settings import WindowSettings
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 FIXED, SLIDING, MOVING = "fixed", "sliding", "moving"
 THIN_AGAIN = 4

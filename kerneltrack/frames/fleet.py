@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import codec
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.conditions import whole_rows, without_unseen
 from kerneltrack.fleet.learn import predictions_at
@@ -62,9 +63,6 @@ from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.specs import check_names, spec_from_dict
 from kerneltrack.time_units import NANOSECONDS, day_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LONGEST_JUMP = 9e9
 MOST_SHOWN = 10

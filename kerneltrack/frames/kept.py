@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import DataError, KerneltrackError
 from kerneltrack.frames.table import LIBRARIES, FrameColumns
 from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.monitor.clocks import is_zone
 from kerneltrack.number_texts import NumberTexts
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 COLUMNS = "columns.json"
 """The file, in the folder of the snapshots."""

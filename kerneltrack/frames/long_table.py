@@ -10,15 +10,12 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError, shorten
 from kerneltrack.frames.table import PLAIN, FrameColumns
 from kerneltrack.missing import is_missing
 from kerneltrack.number_texts import NumberTexts
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 _SHOWN = 5
 

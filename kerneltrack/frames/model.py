@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kerneltrack import codec
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import DataError
 from kerneltrack.fleet import model as core
 from kerneltrack.fleet import restore, states
@@ -41,9 +41,6 @@ from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
 from kerneltrack.snapshots.header import About, learner_about, read_about
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _BOARD, _WAITING = "board.", "waiting."
 _NOTHING_MORE = -np.inf

@@ -15,6 +15,7 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError, shorten
 from kerneltrack.frames.names import check_once
 from kerneltrack.frames.pandas_frames import index_of_times, is_real, plain
@@ -24,9 +25,6 @@ from kerneltrack.missing import is_missing
 from kerneltrack.monitor.clocks import UTC, is_zone
 from kerneltrack.number_texts import NumberTexts
 from kerneltrack.time_units import NANOSECONDS
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Whose frames are made where no frame has come yet: the first of them that is installed."""

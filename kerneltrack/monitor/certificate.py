@@ -37,8 +37,6 @@ from kerneltrack.monitor.bounds import (
 )
 from kerneltrack.settings import Range, check_number
 
-FloatArray = npt.NDArray[np.float64]
-
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:

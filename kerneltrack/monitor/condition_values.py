@@ -8,13 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray
 from kerneltrack.monitor.condition import Condition, place_of
 from kerneltrack.number_texts import name_code
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 _OPERATIONS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: np.add,

@@ -7,10 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState, Scores
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Found(NamedTuple):

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.monitor.bounds import fitting_bound
 from kerneltrack.native.binding import address, call, packed
 from kerneltrack.registry import get_tracker
@@ -40,9 +41,6 @@ from kerneltrack.trackers.common.loop import NO_TIMES, Pieces
 from kerneltrack.trackers.common.places import spans, words_of_each
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_ROWS = 65_536
 """Rows of windows that are measured together, beside those of one."""

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import (
     Limit,
@@ -53,9 +54,6 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.state import Outputs
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LOOPS: dict[type[SubspaceSpec], str] = {
     OKFEBSpec: "moving_okfeb",

@@ -60,8 +60,8 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel, gram, make_kernel
 from kerneltrack.monitor import reference
@@ -74,7 +74,6 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.state import directions_used
 
-FloatArray = npt.NDArray[np.float64]
 _S = TypeVar("_S")
 _T = TypeVar("_T")
 

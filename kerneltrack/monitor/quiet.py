@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC
 from kerneltrack.monitor.spans import is_day, parse_moment
@@ -24,8 +25,6 @@ ALL = "*"
 FIELDS = ("device", "group", "from", "to", "why")
 MOST_TIMES = 100_000
 """Entries, at most."""
-
-IntArray = npt.NDArray[np.int64]
 
 
 class QuietTime(NamedTuple):

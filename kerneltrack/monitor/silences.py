@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.spans import parse_span
 
@@ -22,8 +22,6 @@ FEWEST_ROWS = 20
 """Rows by which a device's own allowed time is known, at least."""
 LONGEST, TIMES_LONGEST, TIMES_USUAL = 3, 2, 20
 NEVER = int(np.iinfo(np.int64).max)
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Silence(NamedTuple):

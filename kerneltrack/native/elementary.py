@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.native.binding import call
-
-FloatArray = npt.NDArray[np.float64]
 
 FUNCTIONS = ("exp", "log", "sin", "cos", "cosine_of_turns")
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.batch.landmarks import Landmarks
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.mismatch import stores_rows
@@ -21,9 +22,6 @@ from kerneltrack.trackers import Features, KernelTracker
 from kerneltrack.trackers.common.calls import look_at
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def plain(value: Any) -> Any:

@@ -10,12 +10,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.kept_classes import MAX_NAME
 from kerneltrack.learners.common.label_sets import flags_of
 from kerneltrack.learners.common.spec import CLASSIFICATION
 from kerneltrack.registry import get_learner
-from kerneltrack.sklearn.base import FloatArray
 from kerneltrack.sklearn.predictor import SubspacePredictor
 
 NEVER = np.finfo(np.float64).min

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import AutoSpec, LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.inputs import extras_for, inputs_of
@@ -16,7 +17,7 @@ from kerneltrack.learners.common.prequential import MAX_FEATURE, MOST_WEIGHT
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
 from kerneltrack.settings import check_choice
-from kerneltrack.sklearn.base import FloatArray, TrackingEstimator, emitted, plain
+from kerneltrack.sklearn.base import TrackingEstimator, emitted, plain
 from kerneltrack.specs import check_names
 from kerneltrack.trackers import Features
 

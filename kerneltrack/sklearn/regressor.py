@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.labels import MAX_TARGET
 from kerneltrack.learners.common.spec import REGRESSION
-from kerneltrack.sklearn.base import FloatArray
 from kerneltrack.sklearn.predictor import SubspacePredictor
 
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from kerneltrack.sklearn.base import FloatArray, TrackingEstimator, emitted
+from kerneltrack.arrays import FloatArray
+from kerneltrack.sklearn.base import TrackingEstimator, emitted
 
 
 class SubspaceTracker(

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack import codec
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError, DataError, printable
-from kerneltrack.monitor.certificate import Certificate, FloatArray, certify
+from kerneltrack.monitor.certificate import Certificate, certify
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.paths import join
 from kerneltrack.registry import get_tracker

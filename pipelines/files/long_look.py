@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import IntArray
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
 from transforms.read.formats import FileInfo, PieceRows
@@ -36,8 +36,6 @@ _MAYBE = re.compile(
 )
 """Names of columns that may be, if there are several metrics."""
 _VALUES = re.compile(r"_*(value|val|state|reading)_*", re.IGNORECASE)
-
-Codes = npt.NDArray[np.int64]
 
 
 def long_table_warnings(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
@@ -142,7 +140,7 @@ def _value_of(metric: str, values: Sequence[str]) -> str | None:
     return others[0] if len(others) == 1 else None
 
 
-def _places(batch: pa.RecordBatch, columns: Columns) -> Codes:
+def _places(batch: pa.RecordBatch, columns: Columns) -> IntArray:
     """Return a number for each row, the same for rows of one device and time."""
     times, _ = _codes(time_column(batch, columns))
     if columns.model_id is None:
@@ -151,12 +149,12 @@ def _places(batch: pa.RecordBatch, columns: Columns) -> Codes:
     return times * (count + 1) + models
 
 
-def _codes(values: pa.Array) -> tuple[Codes, int]:
+def _codes(values: pa.Array) -> tuple[IntArray, int]:
     encoded = encode(values)
     return codes_of(encoded), len(encoded.dictionary)
 
 
-def _told_apart(place: Codes, codes: Codes) -> tuple[float, int]:
+def _told_apart(place: IntArray, codes: IntArray) -> tuple[float, int]:
     """Return the share of rows that are not the only one of their place, and how many there are.
 
     0 if two rows of one place have the same code.

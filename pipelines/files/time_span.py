@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import fit
 from kerneltrack.snapshots.files import opened
 from pipelines.report.clock import clock_of, ns_of
@@ -29,8 +29,6 @@ _MANY = 10
 _MOST_PARTS = 3
 _NAME = 80
 
-Ints = npt.NDArray[np.int64]
-
 
 @dataclass
 class _Shared:
@@ -44,7 +42,7 @@ class _Shared:
     rows: int = 0
     most: tuple[int, str, int] = (1, "", 0)
 
-    def add(self, times: Ints, models: pa.Array) -> None:
+    def add(self, times: IntArray, models: pa.Array) -> None:
         """Add rows of which some share their time with the row before."""
         same = pc.equal(models.slice(1), models.slice(0, len(models) - 1))
         same = same.to_numpy(zero_copy_only=False) & (times[1:] == times[:-1])
@@ -91,7 +89,7 @@ def time_span(output: str, part: str) -> dict[str, Any]:
     return {KEY: span}
 
 
-def _count_years(times: Ints, years: Counter[int]) -> None:
+def _count_years(times: IntArray, years: Counter[int]) -> None:
     low, high = _years_of(np.array([times.min(), times.max()])).tolist()
     if low == high:
         years[low] += len(times)
@@ -101,8 +99,8 @@ def _count_years(times: Ints, years: Counter[int]) -> None:
             years[year] += rows
 
 
-def _years_of(times: Ints) -> Ints:
-    years: Ints = times.astype("M8[ns]").astype("M8[Y]").astype(np.int64)
+def _years_of(times: IntArray) -> IntArray:
+    years: IntArray = times.astype("M8[ns]").astype("M8[Y]").astype(np.int64)
     return years + 1970
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import (
     HingeSpec,
@@ -17,7 +18,6 @@ from kerneltrack.learners import (
     PegasosSpec,
     RidgeSpec,
 )
-from kerneltrack.learners.common.base import FloatArray
 from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
 from kerneltrack.sklearn import SubspaceClassifier, SubspaceRegressor
 from tests.oracles.learner_cases import WIDTH, same_state, stream

@@ -12,8 +12,8 @@ import struct
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor.silences import LONGEST, NEVER, allowed_time, own_time_of
 from kerneltrack.settings import Range, Settings
@@ -25,8 +25,6 @@ TIMES_IDLE = 2
 NO_TIME = int(np.iinfo(np.int64).min)
 
 _HEARD = struct.Struct(f"<ddqqqqq{LONGEST}q")
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Heard(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.fleet.learn import learn_each
 from kerneltrack.learners import LearnerState
@@ -23,9 +24,6 @@ from transforms.learn.plan import Plan
 from transforms.learn.predictions import prediction_arrays
 from transforms.read.kinds import codes_of, encode
 from transforms.read.label_values import no_labels, to_column
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 class LearnedRows(NamedTuple):

@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.learners import LearnerSpec
 from transforms.chunks import Chunk
 from transforms.read.label_values import LabelArray, is_missing, label_values, no_labels
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 NAMED, TAKEN = 1, 2
 """Values of `used`: a settled row was named but had another label; a settled row took it."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.codec import SnapshotParts
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
@@ -45,8 +45,6 @@ from transforms.learn.waiting import FeatureRows, none_waiting, prediction_chunk
 from transforms.metrics import count
 from transforms.outputs import LOST_LABELS, METRICS, PREDICTIONS, SCORED, SNAPSHOTS
 from transforms.read.label_values import label_values, no_labels
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Last(NamedTuple):

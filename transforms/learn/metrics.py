@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.auto.learner import EXPERTS as AUTO_EXPERTS
 from kerneltrack.learners.auto.learner import AutoState, course
@@ -16,9 +17,6 @@ from kerneltrack.learners.common.board import SUMS, Line, wide_sums
 from kerneltrack.learners.common.kept_classes import names_of
 from transforms.chunks import Chunk
 from transforms.write.schemas import EXPERTS, guess_columns
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 LEAST_WEIGHT = 0.005
 OTHER = "(other)"

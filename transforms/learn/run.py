@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.fleet.late_labels import (
     LateRows,
     SettledRows,
@@ -36,8 +36,6 @@ from transforms.learn.waiting import (
     join_predictions,
 )
 from transforms.read.label_values import LabelArray, to_column
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclasses.dataclass

@@ -6,9 +6,9 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.fleet.learn import prediction_columns, predictions_at
 from kerneltrack.learners import LearnerSpec, LearnerState, Predictions
 from kerneltrack.learners.common.label_sets import joined
@@ -18,9 +18,6 @@ from transforms.chunks import Chunk
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.predictions import prediction_arrays
 from transforms.read.label_values import LabelArray, no_labels
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.begin import begin_each
 from kerneltrack.fleet.conditions import whole_rows
@@ -37,10 +37,6 @@ from transforms.track.order import MERGE
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.step import TrackFn
 from transforms.track.totals import count_totals
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.snapshots.packed import slot_of
 from transforms.failures import Failures
 from transforms.metrics import count
@@ -33,8 +34,6 @@ from transforms.track.sorted_rows import SortedRows
 
 MODEL = "model"
 UNFINISHED = ".unfinished"
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Spread(NamedTuple):

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.errors import ConfigError, shorten
 from transforms.read.formats.base import FileInfo
 from transforms.read.formats.head import MARKS
 from transforms.read.kinds import codes_of, encode, is_text, rank_of, texts_of, value_type
-from transforms.read.numbers import PLAIN, BoolArray, Numbers, values_of
+from transforms.read.numbers import PLAIN, Numbers, values_of
 from transforms.read.text_columns import Texts
 
 MOST_METRICS = 4_096
@@ -26,8 +27,6 @@ _MANY = 3
 _LOOKS = 20_000
 """Values of each metric that say how its texts are read."""
 _MOST_TEXTS = 1_000
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

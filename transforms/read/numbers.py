@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kerneltrack.arrays import BoolArray, FloatArray
 from kerneltrack.number_texts import NAMES, name_code, number_pattern
 from transforms.read.format_options import NULL_VALUES
 from transforms.read.kinds import as_bytes, codes_of, encode, flat, is_bytes, is_text
@@ -22,9 +23,6 @@ _MAY_BE_WORD = "(?i)true|false|inf|nan"
 """What no plain number holds, but a text that is read as one all the same."""
 _BLANKS = ("\u00a0", "\u202f")
 _DIGIT = "[0-9]"
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 
 class Numbers(NamedTuple):

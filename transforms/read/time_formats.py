@@ -17,10 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.limits import TIME_LIMIT
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _SECOND = 10**9
 _WIDTHS = {"Y": 4, "G": 4, "y": 2, "m": 2, "d": 2, "H": 2, "I": 2, "M": 2, "S": 2, "V": 2, "u": 1}
@@ -65,9 +63,9 @@ class FormTimes(NamedTuple):
         naive: (n,) which do not say their zone.
     """
 
-    time: Ints
-    bad: Mask
-    naive: Mask
+    time: IntArray
+    bad: BoolArray
+    naive: BoolArray
 
 
 def why_no_format(time_format: str) -> str | None:
@@ -180,13 +178,13 @@ class _Found:
 
     def __init__(self, texts: pa.Array, pattern: str) -> None:
         self._match = pc.extract_regex(texts, pattern)
-        self.bad: Mask = self._match.is_null().to_numpy(zero_copy_only=False)
+        self.bad: BoolArray = self._match.is_null().to_numpy(zero_copy_only=False)
         self.names = {field.name for field in self._match.type}
 
     def texts(self, name: str) -> pa.Array:
         return pc.struct_field(self._match, name)
 
-    def number(self, name: str, default: int = 0) -> Ints:
+    def number(self, name: str, default: int = 0) -> IntArray:
         """Return the numbers of a part; `default` where it is not there."""
         if name not in self.names:
             return np.full(len(self.bad), default)
@@ -195,14 +193,14 @@ class _Found:
             texts = pc.utf8_rpad(texts, 9, "0")
         else:
             texts = pc.if_else(pc.equal(texts, ""), str(default), texts)
-        numbers: Ints = texts.cast(pa.int64()).fill_null(default).to_numpy(zero_copy_only=False)
+        numbers: IntArray = texts.cast(pa.int64()).fill_null(default).to_numpy(zero_copy_only=False)
         return numbers
 
-    def named(self, name: str, value_of: Callable[[str], int]) -> Ints:
+    def named(self, name: str, value_of: Callable[[str], int]) -> IntArray:
         """Return what the texts of a part stand for, 0 where none is; each is asked for once."""
         coded = self.texts(name).fill_null("").dictionary_encode()
         values = [value_of(text) if text else 0 for text in coded.dictionary.to_pylist()]
-        found: Ints = np.array(values, np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
+        found: IntArray = np.array(values, np.int64)[coded.indices.to_numpy(zero_copy_only=False)]
         return found
 
 
@@ -234,7 +232,7 @@ def _parse(texts: pa.Array, pattern: str, zone: str) -> FormTimes:
     return FormTimes(np.where(bad, 0, seconds) * _SECOND + np.where(bad, 0, fraction), bad, naive)
 
 
-def _days_of(found: _Found) -> tuple[Ints, Mask]:
+def _days_of(found: _Found) -> tuple[IntArray, BoolArray]:
     """Return days since 1970, and which are none of the calendar."""
     year = found.number("Y", 1970)
     if "y" in found.names:
@@ -254,7 +252,7 @@ def _days_of(found: _Found) -> tuple[Ints, Mask]:
     return _in_days(first) + day - 1, wrong | (year < 1)
 
 
-def _week_days(found: _Found) -> tuple[Ints, Mask]:
+def _week_days(found: _Found) -> tuple[IntArray, BoolArray]:
     """Return the days of ISO 8601's weeks, of which the first has the year's first Thursday."""
     year, week, day = found.number("G", 1970), found.number("V", 1), found.number("u", 1)
     fourth = _in_days(((year - 1970) * 12).astype("M8[M]")) + 3
@@ -263,12 +261,12 @@ def _week_days(found: _Found) -> tuple[Ints, Mask]:
     return monday + day - 1, (own != year) | (day < 1) | (day > 7) | (week < 1)
 
 
-def _in_days(months: npt.NDArray[np.datetime64]) -> Ints:
-    days: Ints = months.astype("M8[D]").astype(np.int64)
+def _in_days(months: npt.NDArray[np.datetime64]) -> IntArray:
+    days: IntArray = months.astype("M8[D]").astype(np.int64)
     return days
 
 
-def _hours_of(found: _Found) -> tuple[Ints, Mask]:
+def _hours_of(found: _Found) -> tuple[IntArray, BoolArray]:
     if "I" not in found.names:
         return found.number("H"), np.zeros(len(found.bad), bool)
     hour = found.number("I", 12)

@@ -104,15 +104,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.auto.spec import AutoSpec
-from kerneltrack.learners.common.base import (
-    CARRIED,
-    COUNTS,
-    LEARNED,
-    FloatArray,
-    IntArray,
-)
+from kerneltrack.learners.common.base import CARRIED, COUNTS, LEARNED
 from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.labels import Coded, no_labels
 from kerneltrack.learners.common.prequential import (

@@ -18,15 +18,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.label_sets import named_flags
 from kerneltrack.learners.common.spec import (
     LearnerSpec,
 )
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 Labels: TypeAlias = "Sequence[str | None] | Sequence[float | None] | npt.NDArray[Any] | None"
 """Classes (a sequence of strings, None where missing) or targets (floats, NaN where missing)."""

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.learners.common.base import FloatArray, IntArray, Predictions
+from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.learners.common.base import Predictions
 from kerneltrack.learners.common.board import Board, Line, count_each, scored_rows
 from kerneltrack.learners.common.guesses import guess_each
 from kerneltrack.learners.common.label_sets import BITS, flags_of, sets_of

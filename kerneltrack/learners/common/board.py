@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.learners.common import guesses
 from kerneltrack.learners.common.base import Predictions
 from kerneltrack.learners.common.guesses import GUESSES, Guesses
@@ -22,9 +23,6 @@ from kerneltrack.learners.common.label_sets import of_sets
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import MOST
 from kerneltrack.native.elementary import elementary
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 _CODES = 1 << 31
 SUMS = 2 + len(GUESSES)

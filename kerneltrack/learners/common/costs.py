@@ -21,12 +21,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.class_names import class_of
 
-FloatArray = npt.NDArray[np.float64]
 Costs = tuple[tuple[str, str, float], ...]
 """Label, prediction, cost."""
 

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.kept_classes import MISSING, most_names
 from kerneltrack.learners.common.labels import Coded, CodedBlock, coded_targets
@@ -33,9 +34,6 @@ from kerneltrack.learners.linear.ridge import Ridge
 from kerneltrack.learners.linear.spec import RidgeSpec
 from kerneltrack.limits import MOST, check_whole, copies_like, real, whole
 from kerneltrack.native.binding import call
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 GUESSES = ("commonest", "last", "rows")
 """The guesses, in the order of the columns of what they made of rows."""

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
 from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 OWN_CLIP = 4.0
 """Standardised channels count up to this many deviations: a ridge is thrown by one wild row."""

@@ -30,13 +30,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import MOST
-
-IntArray = npt.NDArray[np.int64]
 
 MISSING, UNUSABLE_LABEL = -1, -2
 """Codes below 0: no label, and one that can be held against a class but not be learned."""

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from kerneltrack.arrays import BoolArray, IntArray
 
 BITS = 64
 """Classes in a word; as in native/learning.c."""

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.base import SUMS, BoolArray, FloatArray, IntArray, Labels
+from kerneltrack.learners.common.base import SUMS, Labels
 from kerneltrack.learners.common.kept_classes import (
     MAX_NAME,
     MISSING,

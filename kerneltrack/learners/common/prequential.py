@@ -66,6 +66,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import (
     ABSOLUTE,
@@ -82,9 +83,6 @@ from kerneltrack.learners.common.base import (
     TARGET_MEAN,
     TARGET_VARIANCE,
     UNUSABLE,
-    BoolArray,
-    FloatArray,
-    IntArray,
     Labels,
     Predictions,
 )

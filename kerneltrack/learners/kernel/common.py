@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import make_kernel, median_bandwidth
-from kerneltrack.learners.common.base import COUNTS, FloatArray
+from kerneltrack.learners.common.base import COUNTS
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import (
     MAX_WIDTH,

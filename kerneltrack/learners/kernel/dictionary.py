@@ -27,7 +27,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.learners.common.base import COUNTS, LEARNED, FloatArray, IntArray
+from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.learners.common.base import COUNTS, LEARNED
 from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
 from kerneltrack.learners.kernel.common import (

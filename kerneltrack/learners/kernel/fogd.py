@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.learners.common.base import COUNTS, FloatArray, IntArray
+from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.learners.common.base import COUNTS
 from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
 from kerneltrack.learners.common.spec import LearnerSpec

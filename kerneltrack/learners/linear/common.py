@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
-from kerneltrack.learners.common.base import COUNTS, FloatArray, IntArray
+from kerneltrack.learners.common.base import COUNTS
 from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.labels import Coded
 from kerneltrack.learners.common.prequential import (

@@ -28,7 +28,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.learners.common.base import LEARNED, FloatArray
+from kerneltrack.arrays import FloatArray
+from kerneltrack.learners.common.base import LEARNED
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearLearner, LinearState
 from kerneltrack.learners.linear.spec import PegasosSpec

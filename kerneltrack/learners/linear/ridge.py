@@ -43,7 +43,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kerneltrack.learners.common.base import FloatArray
+from kerneltrack.arrays import FloatArray
 from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.learners.linear.common import LinearLearner
 from kerneltrack.learners.linear.spec import RidgeSpec

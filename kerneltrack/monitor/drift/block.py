@@ -12,16 +12,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.limits import likes
-from kerneltrack.monitor.drift.detector import (
-    Alerts,
-    DriftState,
-    FloatArray,
-    IntArray,
-    from_arrays,
-    init,
-    settings_of,
-)
+from kerneltrack.monitor.drift.detector import Alerts, DriftState, from_arrays, init, settings_of
 from kerneltrack.monitor.drift.spec import DriftSpec
 from kerneltrack.native.binding import call, packed
 from kerneltrack.trackers.common.places import Lanes, Places, side_by_side, spans

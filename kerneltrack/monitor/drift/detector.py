@@ -12,13 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Limit, check_counts, copies_like, likes
 from kerneltrack.monitor.drift.spec import DIRECTIONS, DriftSpec
 from kerneltrack.native.binding import call
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class DriftState(NamedTuple):

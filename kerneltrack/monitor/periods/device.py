@@ -26,8 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.monitor.periods.spec import PeriodsSpec
-from kerneltrack.monitor.periods.sums import DeviceSums, FloatArray, IntArray, PeriodSums, join
+from kerneltrack.monitor.periods.sums import DeviceSums, PeriodSums, join
 from kerneltrack.native.binding import call
 from kerneltrack.native.elementary import elementary
 

@@ -32,13 +32,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray
 from kerneltrack.monitor.periods.device import FEWEST_DAYS, NUMBERS, DeviceNumbers, beginning
 from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
-from kerneltrack.monitor.periods.sums import FloatArray
-
-BoolArray = npt.NDArray[np.bool_]
 
 FEWEST = 5
 """Devices of a group that are a fleet."""

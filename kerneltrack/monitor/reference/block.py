@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import local_times
 from kerneltrack.monitor.reference.episodes import (
@@ -58,9 +59,6 @@ from kerneltrack.trackers.common.scaling import Scaling, apply_scaling
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 Blocks = npt.NDArray[np.uint8]
 
 KEPT_TABLES = (

@@ -6,15 +6,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.monitor.reference.spec import ACCEPTED, RECOVERED, STEADY, ReferenceSpec
 from kerneltrack.monitor.reference.state import CHANGED, OPENED, ReferenceState
 from kerneltrack.native.binding import call
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 SPIKE_ROWS = 5
 """An episode of so many odd rows is a spike; each row is seen for as long as its lags."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import check_finite
 from kerneltrack.monitor.clocks import local_times
@@ -33,9 +34,6 @@ from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.calls import copied
 from kerneltrack.trackers.common.loop import matrix_of
 from kerneltrack.trackers.covariance.tracker import settings_of as tracking_of
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 WRITTEN = {
     "ref_loss": "residual",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import (
     ArrayForm,
@@ -25,10 +26,6 @@ from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.calls import copied, first_matrix
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.covariance.tracker import CovarianceTracker
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""

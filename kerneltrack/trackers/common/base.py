@@ -24,6 +24,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import ArrayForm, Limit
 from kerneltrack.trackers.common import state as places
@@ -53,9 +54,6 @@ from kerneltrack.trackers.common.loop import (
 from kerneltrack.trackers.common.places import Places
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.state import Outputs
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 Spec = TypeVar("Spec", bound=SubspaceSpec)
 State = TypeVar("State", bound=Any)

@@ -14,11 +14,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.native.binding import packed
 from kerneltrack.trackers.common.places import Places
-
-IntArray = npt.NDArray[np.int64]
 
 State = TypeVar("State", bound=Any)
 

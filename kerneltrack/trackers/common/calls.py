@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import Kernel, make_kernel, median_bandwidth
 from kerneltrack.limits import (
@@ -22,12 +23,11 @@ from kerneltrack.limits import (
 from kerneltrack.native.binding import NO_MEMORY, function, laid_out
 from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.block import words_of
-from kerneltrack.trackers.common.features import Features, IntArray
+from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.loop import NO_TIMES, Loop, all_rows, arguments_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.state import Outputs
 
-FloatArray = npt.NDArray[np.float64]
 Arrays = dict[str, npt.NDArray[Any]]
 
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-import numpy.typing as npt
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
+from kerneltrack.arrays import BoolArray, FloatArray
+from kerneltrack.arrays import IntArray as IntArray  # noqa: PLC0414 - a name of `kerneltrack.trackers`
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

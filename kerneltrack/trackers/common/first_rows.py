@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.kernels import make_kernel, median_bandwidth
 from kerneltrack.native.binding import function, packed
 from kerneltrack.trackers.common.calls import FirstRows, look_at
@@ -23,9 +23,6 @@ from kerneltrack.trackers.common.scaling import (
     standard_scaling,
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_TOGETHER = 64
 """First rows of models that are looked at together; more are worth calls of their own."""

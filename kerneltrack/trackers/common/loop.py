@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.native.binding import call, laid_out
 from kerneltrack.trackers.common.block import Block
 from kerneltrack.trackers.common.state import Outputs
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 NO_TIMES: IntArray = np.zeros(0, np.int64)
 """Times where no loop goes by them."""

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import ArrayForm
 from kerneltrack.native.binding import address
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Places(NamedTuple):

@@ -6,9 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from kerneltrack.arrays import FloatArray
 
 MAD_TO_DEVIATION = 1.4826
 """Median absolute deviation to standard deviation, for normal data."""

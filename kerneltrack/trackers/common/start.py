@@ -14,8 +14,8 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_bool, check_choice, check_number
@@ -27,8 +27,6 @@ from kerneltrack.trackers.covariance import state as covstate
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from kerneltrack.trackers.oana.spec import OANASpec
 from kerneltrack.trackers.okfeb.spec import OKFEBSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 STARTS = (OKFEBSpec, CovarianceSpec, OANASpec)
 """Specs of the trackers that store rows on a budget."""

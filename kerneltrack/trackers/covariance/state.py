@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.state import SIZE, N
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 # Places in `counts` and `reals` after those that `rowstate` names, or in place of OK-FEB's own.
 LAST, SINCE = places.COUNTS, places.COUNTS + 1

@@ -38,6 +38,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.limits import ArrayForm, Limit, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.common.base import KernelTracker
@@ -56,8 +57,6 @@ from kerneltrack.trackers.doubly.state import (
     DoublyState,
     N,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def first_functions(spec: DSKPCASpec, which: int) -> FloatArray:

@@ -37,6 +37,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import ArrayForm, Limit, real, whole
 from kerneltrack.native.binding import call
@@ -46,9 +47,6 @@ from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.doubly import kpca as dskpca
 from kerneltrack.trackers.doubly.spec import DSPairSpec
 from kerneltrack.trackers.doubly.state import COUNTS, DoublySettings, DoublyState, N
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class PairState(NamedTuple):

@@ -32,11 +32,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.native.binding import call
 from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS
 
-FloatArray = npt.NDArray[np.float64]
 WordArray = npt.NDArray[np.uint64]
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from kerneltrack.arrays import FloatArray, IntArray
 
 # Places in the state's `counts` and `reals`.
 N, LOSSES, STEPS, WAITING, MENDED = range(5)

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import ArrayForm
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker, width_of
-from kerneltrack.trackers.common.block import Block, IntArray, ListBlock
+from kerneltrack.trackers.common.block import Block, ListBlock
 from kerneltrack.trackers.common.calls import kernel_of_spec, restored
 from kerneltrack.trackers.common.loop import Loop, Pieces
 from kerneltrack.trackers.common.moving_scale import window_of

@@ -61,6 +61,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import ArrayForm, Limit, real, whole
 from kerneltrack.trackers.common import state as places
@@ -70,8 +71,6 @@ from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.common.moving_scale import moments, window_of
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS, GradientSpec, OKFEBSpec
 from kerneltrack.trackers.okfeb.state import OkfebSettings, SubspaceState
-
-FloatArray = npt.NDArray[np.float64]
 
 LANES = 4
 """Doubles in a vector; rows of the state's tables are padded to it."""

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.trackers.common.state import COUNTS, REALS, SIZE, N
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 # Places that OK-FEB and OK-FE have besides those of all trackers.
 SINCE = COUNTS

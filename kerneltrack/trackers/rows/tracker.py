@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import ArrayForm, real, whole
 from kerneltrack.trackers.common import state as places
@@ -24,9 +25,6 @@ from kerneltrack.trackers.common.calls import look_at
 from kerneltrack.trackers.common.loop import Loop
 from kerneltrack.trackers.common.moving_scale import moments, window_of
 from kerneltrack.trackers.rows.spec import RowsSpec
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class RowsState(NamedTuple):
