@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from pipelines.cli.command_line import UsageError
 from pipelines.cluster.beam_flags import beam_flags
 from pipelines.cluster.folder import Cluster, named_cluster
 from pipelines.flink.client import ENDED, Flink
+from pipelines.job import say
+from transforms.outputs import DEAD_LETTERS
 from transforms.track.clock import CLOCK_VERSION
 from transforms.track.log import LOG_VERSION
 
@@ -95,6 +99,7 @@ class Record:
         source: Number of its source; partitions that were added are read by another one.
         deleted: How many messages of each input topic Kafka had deleted before a job read them
             when another went on from it, as far as is known.
+        outputs: The topic of each output; empty in records of releases that did not write it.
     """
 
     job: str
@@ -107,6 +112,11 @@ class Record:
     partitions: dict[str, int] = field(default_factory=dict)
     source: int = 0
     deleted: dict[str, int] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+
+    def has_outputs(self, outputs: Mapping[str, str]) -> bool:
+        """Return whether it writes these outputs to these topics, as far as it has them."""
+        return all(self.outputs.get(name, topic) == topic for name, topic in outputs.items())
 
     def write(self, path: Path) -> None:
         """Write it down."""
@@ -162,6 +172,34 @@ def choose(place: Place, job: str | None) -> Record:
     raise UsageError(f"several jobs run, choose a JOB: {names}" if found else "no job runs")
 
 
+def refuse_shared(place: Place, outputs: Mapping[str, str], words: Sequence[str]) -> None:
+    """Refuse to write to topics that a running job writes: its results would be there twice.
+
+    Jobs may share a topic of dead letters: each says which message of which topic it was.
+
+    Args:
+        place: Where jobs run.
+        outputs: The topic of each output.
+        words: Flags by which another command finds the place.
+
+    Raises:
+        ConfigError: naming the job, and how to stop it.
+    """
+    wanted = {topic for name, topic in outputs.items() if name != DEAD_LETTERS}
+    sharing = [record for record in records(place) if wanted & {*record.outputs.values()}]
+    states = {job["jid"]: job["state"] for job in place.flink.jobs()} if sharing else {}
+    for record in sharing:
+        if states.get(record.job, "FAILED") in ENDED:
+            continue
+        shared = sorted(wanted & {*record.outputs.values()})[0]
+        command = shlex.join(["kerneltrack", "stop", record.name, *words, "--savepoint"])
+        raise ConfigError(
+            "output topic",
+            shared,
+            f"one that no running job writes: {record.name} does (it ends with {command})",
+        )
+
+
 @dataclass(frozen=True)
 class Left:
     """What a job left to go on from.
@@ -175,15 +213,25 @@ class Left:
     record: Record
 
 
-def find_left(place: Place, resume: str, topic: str) -> Left:
-    """Return what `--resume` names.
+AUTO, LATEST = "auto", "latest"
+"""What `--resume` takes beside a place: the newest, or that of a start without anything left."""
+
+
+def find_left(place: Place, resume: str, topic: str, outputs: Mapping[str, str]) -> Left | None:
+    """Return what `--resume` names; None where `auto` finds nothing of this job.
+
+    Args:
+        place: Where jobs run.
+        resume: A savepoint or checkpoint, or a word for the newest.
+        topic: The job's input.
+        outputs: The topic of each of its outputs: the newest is of a job that writes to them.
 
     Raises:
         ConfigError: if it names nothing, or its job is not known.
     """
     if "://" in resume and not resume.startswith("file://"):
         return _left_in_store(place, resume)
-    if resume != "latest":
+    if resume not in (AUTO, LATEST):
         # Flink writes file:/PATH, others file:///PATH.
         path = Path(re.sub("^file:/*", "/", resume))
         sidecar = path / SIDECAR
@@ -196,16 +244,30 @@ def find_left(place: Place, resume: str, topic: str) -> Left:
             f"a savepoint with {SIDECAR} next to it, or a checkpoint of a job in {place.state}"
         )
         raise ConfigError("--resume", resume, allowed)
+    if resume == AUTO and place.cluster is None:
+        raise ConfigError("--resume", resume, "PATH where the job runs on no --cluster")
+    return _newest(place, resume, topic, outputs)
+
+
+def _newest(place: Place, resume: str, topic: str, outputs: Mapping[str, str]) -> Left | None:
+    """Return what the jobs of these outputs left last."""
     known = [record for record in records(place) if record.topic == topic]
-    found = [
-        (path.stat().st_mtime, path.parent, record)
-        for record in known
-        for path in _left_by(place, record)
-    ]
+    paths = [(path, record) for record in known for path in _left_by(place, record)]
+    paths.sort(key=lambda item: item[0].stat().st_mtime)
+    found = [Left(path.parent.absolute().as_uri(), record) for path, record in paths]
+    own = [left for left in found if left.record.has_outputs(outputs)]
+    if not own and resume == AUTO:
+        return None
     if not found:
-        raise ConfigError("--resume", "latest", f"PATH: no job of {topic} has left anything here")
-    _, path, record = max(found, key=lambda item: item[0])
-    return Left(path.absolute().as_uri(), record)
+        raise ConfigError("--resume", LATEST, f"PATH: no job of {topic} has left anything here")
+    newest = found[-1]
+    what = f"{newest.path} is of job {newest.record.name}, which writes to other topics"
+    other = sorted({*newest.record.outputs.values()} - {*outputs.values()})
+    if not own:
+        raise ConfigError("--resume", LATEST, f"PATH: {what} ({', '.join(other)})")
+    if own[-1] is not newest:
+        say(f"{what} ({', '.join(other)}): this job goes on from the newest of its own")
+    return own[-1]
 
 
 def how_to_go_on(place: Place, record: Record) -> str:

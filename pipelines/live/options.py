@@ -239,9 +239,10 @@ def _add_place_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resume",
         default=None,
-        metavar="PATH|latest",
-        help="Continue from this savepoint or checkpoint. 'latest' is the newest of a job of this "
-        "topic; jobs are recorded in --state-folder. With --engine local there is no other.",
+        metavar="PATH|latest|auto",
+        help="Continue from this savepoint or checkpoint. 'latest' is the newest of a job of these "
+        "topics; jobs are recorded in --state-folder. 'auto' is 'latest' where there is one, and "
+        "otherwise begins: a service has one command. --engine local takes these two.",
     )
 
 
@@ -269,6 +270,16 @@ def kafka_words(args: argparse.Namespace) -> list[str]:
     given = {"--cluster": args.cluster, "--brokers": args.brokers}
     words = [word for flag, value in given.items() if value for word in (flag, value)]
     return [*words, *(word for pair in args.client for word in ("--client", pair))]
+
+
+def place_words(args: argparse.Namespace) -> list[str]:
+    """Return the flags by which a command finds the jobs, as they were typed."""
+    given = {
+        "--cluster": args.cluster,
+        "--flink": args.flink,
+        "--state-folder": args.state_folder,
+    }
+    return [word for flag, value in given.items() if value for word in (flag, value)]
 
 
 def topics_from_flags(args: argparse.Namespace) -> dict[str, str]:

@@ -36,7 +36,7 @@ from pipelines.live.jobs import (
     check_same,
     find_left,
     find_place,
-    running,
+    refuse_shared,
 )
 from pipelines.live.pipeline import Labels, LiveEnds, build, digest, outputs_of
 from pipelines.live.stable_ids import StableIds
@@ -145,12 +145,14 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     job, snapshots, expiry = live_job(args, columns)
     settings, runner = job.settings(), dataclasses.asdict(stream_options.RUNNER.read(args))
     place = find_place(args.cluster, args.flink, args.state_folder)
+    topics = stream_options.topics_from_flags(args)
+    outputs = {name: topics[name] for name in outputs_of(job)}
+    refuse_shared(place, outputs, stream_options.place_words(args))
     left = None
     if args.resume is not None:
-        left = find_left(place, args.resume, args.topic)
+        left = find_left(place, args.resume, args.topic, outputs)
+    if left is not None:
         check_same(left, settings)
-        _refuse_running(place, args.topic)
-    topics = stream_options.topics_from_flags(args)
     name = job_name(args.topic)
     large = job.reference is not None or job.learner is not None
     usual = {**DEFAULTS, **LARGE} if large else DEFAULTS
@@ -177,6 +179,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         taken.partitions,
         taken.source,
         taken.deleted,
+        outputs,
     )
     record.write(place.state / f"{flink_job}.json")
     origin = "goes on from " + left.path if left else f"reads {args.topic} from {args.begin}"
@@ -209,12 +212,6 @@ def _beam_options(
         own["savepoint_path"] = left.path
     options: PipelineOptions = PipelineOptions.from_dictionary({**usual, **values, **own})
     return options
-
-
-def _refuse_running(place: Place, topic: str) -> None:
-    for record in running(place):
-        if record.topic == topic:
-            raise ConfigError("--resume", record.name, "a job that was stopped: this one runs")
 
 
 def _ends(

@@ -19,8 +19,8 @@ from pipelines.job import say
 from pipelines.job_spec import Job
 from pipelines.live import options as stream_options
 from pipelines.live import stream as on_flink
-from pipelines.live.jobs import FORMATS, Left, Record, check_same, read_record
-from pipelines.live.pipeline import LiveEnds, digest
+from pipelines.live.jobs import AUTO, FORMATS, LATEST, Left, Record, check_same, read_record
+from pipelines.live.pipeline import LiveEnds, digest, outputs_of
 from pipelines.local.engine import Engine
 from pipelines.local.models import Models
 from pipelines.local.steps import LocalSteps
@@ -74,10 +74,13 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
                 expiry=expiry,
             )
             on_flink.make_folder(snapshots)
+            how = "goes on" if store.holds_job else f"reads from {args.begin}"
             record = _begin(args, store, job, ends, known)
             models = Models()
             steps = LocalSteps(job, ends, models)
             with closing(Engine(steps, models, store, ends, record.name)) as engine:
+                engine.take_up()
+                say(f"job {record.name} runs in this process: it {how}")
                 return _follow(args, engine, steps, models, record, flags)
 
 
@@ -98,8 +101,8 @@ def _refuse_flags(args: argparse.Namespace) -> None:
         raise ConfigError("--consumer", given, "--client with --engine local: it has no Java")
     if args.detach:
         raise UsageError("--detach: left out with --engine local, which runs in this process")
-    if args.resume not in (None, "latest"):
-        raise ConfigError("--resume", args.resume, "latest with --engine local")
+    if args.resume not in (None, AUTO, LATEST):
+        raise ConfigError("--resume", args.resume, "latest or auto with --engine local")
     if args.for_beam:
         raise UsageError(f"{args.for_beam[0]}: left out with --engine local, which is not Beam's")
 
@@ -128,12 +131,13 @@ def _begin(
     """
     settings, path = job.settings(), Path(store.folder) / RECORD
     if not store.holds_job:
-        if args.resume is not None:
-            raise ConfigError("--resume", "latest", f"left out: {store.folder} holds no job")
+        if args.resume == LATEST:
+            raise ConfigError("--resume", LATEST, f"left out: {store.folder} holds no job")
         name, offsets = on_flink.job_name(args.topic), _offsets(args, ends, known)
         partitions = {topic: known.partitions[topic] for topic in offsets}
         numbers = digest(settings), settings, FORMATS, partitions
-        record = Record(name, name, time.time(), args.topic, *numbers)
+        outputs = {output: ends.topics[output] for output in outputs_of(job)}
+        record = Record(name, name, time.time(), args.topic, *numbers, outputs=outputs)
         record.write(path)
         store.begin(offsets)
         return record
@@ -166,9 +170,6 @@ def _follow(
     flags: stream_options.RunnerFlags,
 ) -> int:
     """Run bundles until a signal comes; then write the models and end."""
-    engine.take_up()
-    how = "goes on" if args.resume else f"reads from {args.begin}"
-    say(f"job {record.name} runs in this process: it {how}")
     line = _Line(args.progress, steps, models, engine)
     with Interruption() as interruption:
         while not interruption.came:

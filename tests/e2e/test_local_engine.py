@@ -271,7 +271,7 @@ def test_what_it_cannot_do_is_one_line(
     assert "--streaming" in refused("--streaming=true")
     assert "holds no job" in refused("--resume", "latest")
     state = tmp_path / "state"
-    with running(live, "--state-folder", str(state)):
+    with running(live, "--state-folder", str(state), "--resume", "auto"):
         live.send(recording.files[0], 100)
         wait_for("features", lambda: sum(live.sizes(f"{live.topic}-out")))
         assert "must be one that" in refused("--state-folder", str(state), "--resume", "latest")
@@ -281,7 +281,7 @@ def test_what_it_cannot_do_is_one_line(
     older = tmp_path / FILE
     shutil.copy(state / FILE, older)
     before = sum(live.sizes(f"{live.topic}-out"))
-    with running(live, "--state-folder", str(state), "--resume", "latest"):
+    with running(live, "--state-folder", str(state), "--resume", "auto"):
         live.send(recording.files[1], 100)
         wait_for("features", lambda: sum(live.sizes(f"{live.topic}-out")) > before + 1)
     shutil.copy(older, state / FILE)

@@ -207,10 +207,10 @@ def test_a_checkpoint_is_known_by_its_job(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoints" / "abc" / "chk-7"
     checkpoint.mkdir(parents=True)
     with pytest.raises(ConfigError, match="--resume"):
-        find_left(place, str(checkpoint), "in")
+        find_left(place, str(checkpoint), "in", {})
     (checkpoint / "_metadata").touch()
     for name in (str(checkpoint), checkpoint.as_uri(), f"file:{checkpoint}"):
-        assert find_left(place, name, "in") == Left(checkpoint.as_uri(), record)
+        assert find_left(place, name, "in", {}) == Left(checkpoint.as_uri(), record)
 
 
 def test_other_settings_are_named() -> None:

@@ -30,7 +30,8 @@ def place(tmp_path: Path) -> Place:
     ],
 )
 def test_the_job_is_known_by_the_name(name: str, job: str, place: Place) -> None:
-    left = find_left(place, f"s3://bucket/{name}", "in")
+    left = find_left(place, f"s3://bucket/{name}", "in", {})
+    assert left is not None
     assert left == Left(f"s3://bucket/{name}", left.record)
     assert left.record.job == job
 
@@ -46,11 +47,11 @@ def test_the_job_is_known_by_the_name(name: str, job: str, place: Place) -> None
 )
 def test_names_of_no_known_job_are_refused(name: str, place: Place) -> None:
     with pytest.raises(ConfigError, match="--resume"):
-        find_left(place, f"s3://bucket/{name}", "in")
+        find_left(place, f"s3://bucket/{name}", "in", {})
 
 
 def test_two_jobs_of_one_name_are_refused(place: Place) -> None:
     twin = JOBS[0][:6] + "0" * 26
     Record(twin, "twin", 2.0, "in", "digest", {}, FORMATS).write(place.state / f"{twin}.json")
     with pytest.raises(ConfigError, match="--resume"):
-        find_left(place, "s3://bucket/savepoint-61d255-3dcea5a3b728", "in")
+        find_left(place, "s3://bucket/savepoint-61d255-3dcea5a3b728", "in", {})
