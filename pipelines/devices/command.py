@@ -99,7 +99,7 @@ class _Shown:
         self._until = None if run is None else calibrated_from(run)
         self._clock = UTC_CLOCK if run is None else clock_of(run)
         self._json, self._csv = args.json, args.csv
-        self._states, self._folder = args.state, args.folder
+        self._states, self._folder, self._topic = args.state, args.folder, args.topic
         self._before: dict[str, Line] = {}
         self._clears = args.watch is not None and sys.stdout.isatty()
 
@@ -112,6 +112,8 @@ class _Shown:
             texts = self._changes(lines)
         elif self._csv:
             texts = csv_of(lines, self._states, self._clock)
+        elif not lines and self._topic is not None:
+            texts = iter([f"{self._topic} has no state of a device yet: is it a --devices-topic?"])
         else:
             incidents: list[str] = []
             if self._folder is not None:

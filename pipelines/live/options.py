@@ -169,8 +169,8 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         metavar="TOPIC",
         help="Write each device's current state to this topic whenever it changes. The states are "
-        "learning, normal, quiet, off and unwatched (no reference). Needs --reference, and a topic "
-        "with cleanup.policy=compact. [default: none]",
+        "learning, normal, quiet, off, changed and unwatched (no reference). Needs "
+        "--reference, and a topic with cleanup.policy=compact. [default: none]",
     )
     group.add_argument(
         "--create-topics",

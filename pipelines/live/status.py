@@ -114,6 +114,22 @@ NUMBER_NO_TIME = re.compile(r" = -?[\d.e+]+: no time in the years ")
 TIME_UNIT = "; --time-unit says what such numbers count: s, ms, us or ns"
 
 
+def refusal(reason: str) -> str:
+    """Return why a message was refused, for a line of text, and what may help."""
+    hint = TIME_UNIT if NUMBER_NO_TIME.search(reason) else ""
+    return f"{fit(printable(reason))}{hint}"
+
+
+def letters_command(kafka: Sequence[str], topic: str) -> str:
+    """Return the command that reads the messages that were refused.
+
+    Args:
+        kafka: Flags by which it reaches the brokers, as typed.
+        topic: The topic of the dead letters.
+    """
+    return shlex.join(["kerneltrack", "read-output", *kafka, "--topic", topic])
+
+
 class RefusedCounts:
     """Looks for why messages are refused, in the topic of the dead letters.
 
@@ -125,7 +141,7 @@ class RefusedCounts:
     def __init__(self, ends: LiveEnds, kafka: Sequence[str]) -> None:
         """Take what is there now for known."""
         self._topic = ends.topics[DEAD_LETTERS]
-        self._command = shlex.join(["kerneltrack", "read-output", *kafka, "--topic", self._topic])
+        self._command = letters_command(kafka, self._topic)
         self._consumer = confluent_kafka.Consumer(
             {
                 **resolve(ends.client),
@@ -157,8 +173,7 @@ class RefusedCounts:
         if letter is None:
             return None
         self._reported = count
-        hint = TIME_UNIT if NUMBER_NO_TIME.search(letter.reason) else ""
-        return f"refused: {fit(printable(letter.reason))}{hint} (all of them: {self._command})"
+        return f"refused: {refusal(letter.reason)} (all of them: {self._command})"
 
     def _highs(self) -> dict[int, int]:
         """Return where each partition ends, of those that answer."""

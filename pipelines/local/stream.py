@@ -10,7 +10,7 @@ from pathlib import Path
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from kerneltrack.errors import ConfigError, fit, printable
+from kerneltrack.errors import ConfigError
 from pipelines.cli import kafka_options
 from pipelines.cli.command_line import SIGNAL_EXIT, UsageError
 from pipelines.cluster.folder import named_cluster
@@ -21,12 +21,14 @@ from pipelines.live import options as stream_options
 from pipelines.live import stream as on_flink
 from pipelines.live.jobs import AUTO, FORMATS, LATEST, Left, Record, check_same, read_record
 from pipelines.live.pipeline import LiveEnds, digest, outputs_of
+from pipelines.live.status import letters_command, refusal
 from pipelines.local.engine import Engine
 from pipelines.local.models import Models
 from pipelines.local.steps import LocalSteps
 from pipelines.local.store import Offsets, Store
 from pipelines.output_lock import locked_folder
 from pipelines.topics.admin import Topics, are_offsets, start_offsets
+from transforms.outputs import DEAD_LETTERS
 from transforms.read.columns import Columns
 
 FOLDER = "local"
@@ -54,25 +56,26 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         args, checkpointing_interval=CHECKPOINT_INTERVAL, max_bundle_size=MOST_MESSAGES
     )
     with locked_folder(folder, "--state-folder", args.typed):
+        registry = kafka_options.registry_settings(args)
+        client = kafka_options.client_settings(args, brokers)
+        topics = stream_options.topics_from_flags(args)
+        known = Topics(client)
+        ends = LiveEnds(
+            topic=args.topic,
+            labels=on_flink.check_topics(args, known, topics, job),
+            topics=topics,
+            form=args.format,
+            output_form=args.output_format,
+            consumer={},
+            client=client,
+            expansion_service="",
+            registry=registry,
+            snapshots=snapshots,
+            expiry=expiry,
+        )
+        # Not before: a start that is refused leaves nothing in the folder.
         store = Store(folder)
         with closing(store):
-            registry = kafka_options.registry_settings(args)
-            client = kafka_options.client_settings(args, brokers)
-            topics = stream_options.topics_from_flags(args)
-            known = Topics(client)
-            ends = LiveEnds(
-                topic=args.topic,
-                labels=on_flink.check_topics(args, known, topics, job),
-                topics=topics,
-                form=args.format,
-                output_form=args.output_format,
-                consumer={},
-                client=client,
-                expansion_service="",
-                registry=registry,
-                snapshots=snapshots,
-                expiry=expiry,
-            )
             on_flink.make_folder(snapshots)
             how = "goes on" if store.holds_job else f"reads from {args.begin}"
             record = _begin(args, store, job, ends, known)
@@ -81,7 +84,10 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
             with closing(Engine(steps, models, store, ends, record.name)) as engine:
                 engine.take_up()
                 say(f"job {record.name} runs in this process: it {how}")
-                return _follow(args, engine, steps, models, record, flags)
+                kafka = stream_options.kafka_words(args)
+                letters = letters_command(kafka, topics[DEAD_LETTERS])
+                line = Line(args.progress, steps, models, engine, letters)
+                return _follow(engine, line, record, flags)
 
 
 def _refuse_flags(args: argparse.Namespace) -> None:
@@ -161,35 +167,37 @@ def _offsets(args: argparse.Namespace, ends: LiveEnds, known: Topics) -> Offsets
     return offsets
 
 
-def _follow(
-    args: argparse.Namespace,
-    engine: Engine,
-    steps: LocalSteps,
-    models: Models,
-    record: Record,
-    flags: stream_options.RunnerFlags,
-) -> int:
+def _follow(engine: Engine, line: Line, record: Record, flags: stream_options.RunnerFlags) -> int:
     """Run bundles until a signal comes; then write the models and end."""
-    line = _Line(args.progress, steps, models, engine)
     with Interruption() as interruption:
         while not interruption.came:
             engine.bundle(flags.max_bundle_size, flags.max_bundle_time_mills / 1e3)
             engine.look_around(flags.checkpointing_interval / 1e3)
             line.show()
-        line.clear()
         engine.checkpoint()
+    line.end()
     say(f"job {record.name} has ended: go on with --resume latest")
     return SIGNAL_EXIT + interruption.number
 
 
-class _Line:
-    """A line of the terminal that says how the job gets on."""
+class Line:
+    """A line of the terminal that says how the job gets on.
+
+    Args:
+        show: Whether it is shown; None: on a terminal.
+        steps: What counts.
+        models: The models.
+        engine: What knows the newest message.
+        letters: The command that reads the messages that were refused.
+    """
 
     def __init__(
-        self, show: bool | None, steps: LocalSteps, models: Models, engine: Engine
+        self, show: bool | None, steps: LocalSteps, models: Models, engine: Engine, letters: str
     ) -> None:
+        """Begin; see the class."""
         self._shows = sys.stderr.isatty() if show is None else show
         self._steps, self._models, self._engine = steps, models, engine
+        self._command = letters
         self._at, self._rows, self._letters = time.monotonic(), 0, 0
 
     def show(self) -> None:
@@ -201,19 +209,32 @@ class _Line:
         letters = self._steps.refused
         if letters >= max(10 * self._letters, 1):
             self.clear()
-            say(f"refused: {fit(printable(self._steps.last_reason))} ({letters:,} so far)")
+            self._say_refused()
             self._letters = letters
         if self._shows:
             rows = counts["rows_read"]
             text = (
                 f"{rows:,} rows, {(rows - self._rows) / span:,.0f}/s, {len(self._models):,} devices"
             )
+            if letters:
+                text += f", {letters:,} refused"
             if self._engine.newest is not None:
                 text += f", {max(time.time() - self._engine.newest, 0.0):.1f} s behind"
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
             self._rows = rows
         self._at = time.monotonic()
+
+    def end(self) -> None:
+        """Say at the end how many messages were refused."""
+        self.clear()
+        if self._steps.refused:
+            self._say_refused()
+
+    def _say_refused(self) -> None:
+        steps = self._steps
+        count = f"{steps.refused:,} since the start, this one last"
+        say(f"refused: {refusal(steps.last_reason)} ({count}; all of them: {self._command})")
 
     def clear(self) -> None:
         """Leave an empty line."""

@@ -174,5 +174,10 @@ class Outbox:
     def _checked(self) -> Iterator[None]:
         try:
             yield
+        except sqlite3.OperationalError as error:
+            if str(error) != "database is locked":
+                raise DataError(self._path, f"cannot be used: {error}") from error
+            allowed = "a file that no other process uses: another notify does"
+            raise ConfigError("--state", self._path, allowed) from error
         except (sqlite3.Error, msgspec.MsgspecError) as error:
             raise DataError(self._path, f"cannot be used: {error}") from error

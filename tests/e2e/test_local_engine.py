@@ -270,6 +270,10 @@ def test_what_it_cannot_do_is_one_line(
     assert "--detach: left out" in refused("--detach")
     assert "--streaming" in refused("--streaming=true")
     assert "holds no job" in refused("--resume", "latest")
+    missing, nowhere = Live(cluster, "local-missing", "json"), tmp_path / "nowhere"
+    done = run_process(missing.attached(*LOCAL, "--state-folder", str(nowhere)))
+    assert "--topic = 'local-missing': must be a topic of" in done.stderr
+    assert not (nowhere / FILE).exists()
     state = tmp_path / "state"
     with running(live, "--state-folder", str(state), "--resume", "auto"):
         live.send(recording.files[0], 100)

@@ -194,7 +194,7 @@ def test_alertmanager_hears_again_of_what_goes_on(tmp_path: Path) -> None:
 def test_a_state_file_is_of_one_source_and_one_process(tmp_path: Path) -> None:
     path = str(tmp_path / "state")
     outbox = Outbox(path, "topic a", ["mail"])
-    with pytest.raises(DataError, match="locked"):
+    with pytest.raises(ConfigError, match="no other process uses: another notify does"):
         Outbox(path, "topic a", ["mail"])
     outbox.close()
     with pytest.raises(ConfigError, match="this one is of topic a"):
