@@ -97,7 +97,7 @@ class Mail:
         message["Auto-Submitted"] = "auto-generated"
         lines = {
             "device": printable(notice.device),
-            "kind": notice.kind,
+            "kind": event.kind,
             "since": iso_of(notice.start),
             "until": iso_of(event.until),
             "channels": event.channels,

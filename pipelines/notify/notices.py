@@ -22,6 +22,8 @@ MOST_CHANNELS = 3
 """Channels that a text names."""
 MOST_DEVICES = 5
 """Devices of an incident that a text names."""
+SPIKE = "spike"
+"""The kind of every episode in its first rows: while one is open it says nothing yet."""
 _TO_SECONDS = 10**9
 _FIELDS = {"model_id", "episode", "state", "kind", "severity", "start_index", "shares"}
 
@@ -71,6 +73,17 @@ class Notice(msgspec.Struct, frozen=True):
         return f"{self.device} {self.own}"
 
     @property
+    def settled_kind(self) -> str | None:
+        """The kind; None of an episode so short yet that it may become any.
+
+        Example:
+            >>> Notice("pump-5", 3, "spike", "open", 9, None, None, 12.5, []).settled_kind
+            >>> Notice("pump-5", 3, "spike", "closed", 9, None, None, 12.5, []).settled_kind
+            'spike'
+        """
+        return None if self.is_open and self.kind == SPIKE else self.kind
+
+    @property
     def is_open(self) -> bool:
         """Whether it goes on."""
         return self.state == "open"
@@ -98,6 +111,11 @@ class Event(msgspec.Struct, frozen=True):
     def until(self) -> int | None:
         """When it ended, ns; None if it has not, or nobody knows."""
         return None if self.closed is None else self.closed.time
+
+    @property
+    def kind(self) -> str | None:
+        """The kind as far as it is known by now; None: not yet."""
+        return (self.closed or self.opened).settled_kind
 
     @property
     def channels(self) -> str:
@@ -137,8 +155,8 @@ class Event(msgspec.Struct, frozen=True):
             return f"{device} has sent nothing since {since}"
         if self.over:
             return self._ended(device, since)
-        text = f"{device} is off since {since}: {notice.kind}"
-        return f"{text} in {self.channels}" if self.channels else text
+        what = " in ".join(text for text in (self.kind, self.channels) if text)
+        return f"{device} is off since {since}" + (f": {what}" if what else "")
 
     def _of_incident(self, since: str) -> str:
         names = self.opened.devices
@@ -150,11 +168,12 @@ class Event(msgspec.Struct, frozen=True):
 
     def _ended(self, device: str, since: str) -> str:
         ended = self.closed or self.opened
+        what = f"{self.kind} since {since}" if self.kind else f"since {since}"
         if ended.state == STEADY:
-            return f"{device} has changed to stay ({ended.kind} since {since}): it is not as it was"
+            return f"{device} has changed to stay ({what}): it is not as it was"
         if ended.state == ACCEPTED:
-            return f"{device} has a new normal ({ended.kind} since {since})"
-        return f"{device} is well again ({ended.kind} since {since})"
+            return f"{device} has a new normal ({what})"
+        return f"{device} is well again ({what})"
 
 
 def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> Notice:

@@ -81,7 +81,7 @@ class Alertmanager:
             "labels": {
                 "alertname": "DeviceOff",
                 "device": printable(notice.device),
-                "kind": notice.kind,
+                **({"kind": notice.settled_kind} if notice.settled_kind else {}),
                 "episode": notice.own,
                 **self.labels,
             },

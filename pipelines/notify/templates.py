@@ -96,7 +96,7 @@ def _values(event: Event, secret: str) -> dict[str, Any]:
         "key": notice.key,
         "status": event.status,
         "device": notice.device,
-        "kind": notice.kind,
+        "kind": event.kind,
         "episode": notice.episode,
         "since": iso_of(notice.start),
         "until": iso_of(event.until),

@@ -223,6 +223,25 @@ def test_an_end_says_what_became_of_the_device(state: str, text: str) -> None:
     assert over.summary == text
 
 
+def test_a_kind_is_said_once_it_is_settled(server: HttpServer) -> None:
+    begun = Event(notice(kind="spike"))
+    ended = Event(notice(kind="spike"), notice(state="closed", kind="shift"), over=True)
+    assert begun.summary == "pump-5 is off since 2026-03-01 19:59:00 UTC: heat 97 %"
+    assert "kind" not in filled(PRESETS["plain"], begun, "")
+    plain = filled(PRESETS["plain"], ended, "")
+    assert plain["kind"] == "shift"
+    assert plain["summary"] == "pump-5 is well again (shift since 2026-03-01 19:59:00 UTC)"
+    short = Event(notice(kind="spike"), notice(state="closed", kind="spike"), over=True)
+    assert short.kind == "spike"
+    # By its labels an alert is known: they are those of its beginning.
+    receiver = Alertmanager(server.url, {}, {})
+    receiver.send([begun])
+    receiver.send([ended])
+    first, last = (body[0]["labels"] for body in server.bodies)
+    assert first == last
+    assert "kind" not in first
+
+
 def test_forms_are_what_services_take() -> None:
     began = Event(notice())
     over = Event(notice(), notice(state="closed"), over=True)
