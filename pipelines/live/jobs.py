@@ -26,6 +26,8 @@ FORMATS = {"clock": CLOCK_VERSION, "log": LOG_VERSION, "state": codec.VERSION}
 """Versions of what a job keeps for each model; it reads these and no others."""
 SIDECAR = "kerneltrack.json"
 JOBS = "jobs"
+LOCAL_RECORD = "job.json"
+"""The record of a job of the local engine, in the folder of its state."""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 from kerneltrack.errors import ConfigError
 from kerneltrack.paths import whole
 from pipelines.job import say
-from pipelines.live.jobs import choose, find_place, how_to_go_on, stop
-from pipelines.local.store import FILE
+from pipelines.live.jobs import LOCAL_RECORD, choose, find_place, how_to_go_on, stop
 
 
 def run(args: argparse.Namespace) -> int:
@@ -22,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: if no job, or more than one, is meant.
         FlinkError: if no savepoint can be written; the job then goes on.
     """
-    if args.state_folder is not None and (Path(args.state_folder) / FILE).exists():
+    if args.state_folder is not None and (Path(args.state_folder) / LOCAL_RECORD).exists():
         allowed = "a folder of jobs on Flink: a job with --engine local ends with Ctrl-C or SIGTERM"
         raise ConfigError("--state-folder", args.state_folder, allowed)
     place = find_place(args.cluster, args.flink, args.state_folder)

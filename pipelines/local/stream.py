@@ -19,7 +19,16 @@ from pipelines.job import say
 from pipelines.job_spec import Job
 from pipelines.live import options as stream_options
 from pipelines.live import stream as on_flink
-from pipelines.live.jobs import AUTO, FORMATS, LATEST, Left, Record, check_same, read_record
+from pipelines.live.jobs import (
+    AUTO,
+    FORMATS,
+    LATEST,
+    LOCAL_RECORD,
+    Left,
+    Record,
+    check_same,
+    read_record,
+)
 from pipelines.live.pipeline import LiveEnds, digest, outputs_of
 from pipelines.live.status import letters_command, refusal
 from pipelines.local.engine import Engine
@@ -33,7 +42,6 @@ from transforms.read.columns import Columns
 
 FOLDER = "local"
 """Where, in the folder of a cluster, the states of local jobs lie, by topic."""
-RECORD = "job.json"
 OF_FLINK = ("flink", "expansion_service", "parallelism")
 CHECKPOINT_INTERVAL, MOST_MESSAGES = 10_000, 10_000
 """Milliseconds between checkpoints, and messages of a bundle at most, unless given."""
@@ -135,7 +143,7 @@ def _begin(
     Raises:
         ConfigError: if it holds one and none is to go on, or the other way round, or another one.
     """
-    settings, path = job.settings(), Path(store.folder) / RECORD
+    settings, path = job.settings(), Path(store.folder) / LOCAL_RECORD
     if not store.holds_job:
         if args.resume == LATEST:
             raise ConfigError("--resume", LATEST, f"left out: {store.folder} holds no job")

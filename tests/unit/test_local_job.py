@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.cli.main import main
 from pipelines.devices.command import _Shown
-from pipelines.local.store import Store
+from pipelines.live.jobs import LOCAL_RECORD
 from pipelines.local.stream import Line
 
 READ = "kerneltrack read-output --brokers b:9092 --topic out-dead-letters"
@@ -41,7 +41,7 @@ def test_the_line_and_the_end_say_what_was_refused(capsys: pytest.CaptureFixture
 
 
 def test_stop_says_how_a_local_job_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Store(str(tmp_path)).close()
+    (tmp_path / LOCAL_RECORD).touch()
     assert main(["stop", "--state-folder", str(tmp_path)]) == 2
     assert "a job with --engine local ends with Ctrl-C or SIGTERM" in capsys.readouterr().err
 
