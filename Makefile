@@ -72,10 +72,12 @@ demo: env ## find the broken ones among 240 pumps; leaves a report in build/demo
 		--output build/demo --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
 
-picture: demo ## make the README's picture of the demo's report (chromium)
-	chromium --headless --no-sandbox --hide-scrollbars --window-size=1120,720 \
-		--virtual-time-budget=8000 --screenshot=docs/images/report.png \
-		'file://$(CURDIR)/build/demo/report.html'
+picture: demo ## make the README's picture of the demo's report, light and dark (chromium)
+	$(foreach each,1:report.png 0:report_dark.png, \
+		chromium --headless --no-sandbox --hide-scrollbars --window-size=1120,740 \
+		--blink-settings=preferredColorScheme=$(firstword $(subst :, ,$(each))) \
+		--virtual-time-budget=8000 --screenshot=docs/images/$(lastword $(subst :, ,$(each))) \
+		'file://$(CURDIR)/build/demo/report.html' &&) true
 
 watch-demo: env ## track, measure and learn on a real recording; leaves a report in build/watch/
 	$(VENV)/bin/kerneltrack track samples/watch.parquet --model-id model_id --time time --label label \

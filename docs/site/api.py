@@ -180,8 +180,11 @@ def index() -> str:
         "`from kerneltrack.beam import TrackSubspace`.",
     ]
     for title, names in GROUPS.items():
-        lines += ["", f"## {title}", "", "| | |", "|---|---|"]
-        lines += [f"| [`{name}`](api/{name}.md) | {first_line(name)} |" for name in names]
+        lines += ["", f"## {title}", "", "| name | what it is |", "|---|---|"]
+        lines += [
+            f"| [<code>{name.replace('.', '.<wbr>')}</code>](api/{name}.md) | {first_line(name)} |"
+            for name in names
+        ]
     return "\n".join([*lines, ""])
 
 
