@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from pipelines.cli.main import main
 from pipelines.local.store import FILE
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
-from tests.e2e.jobs import COLUMNS, command, environment, run_process, table_of, track
+from tests.e2e.jobs import COLUMNS, ROOT, command, environment, run_process, table_of, track
 from tests.e2e.live import CHANNELS, SPECS, Live, Recording, assert_same_bits, record, settled
 from tests.e2e.test_stream import ALERTS, DRIFT, assert_same_as_file_job
 from tests.receivers import HttpServer
@@ -292,3 +296,52 @@ def test_what_it_cannot_do_is_one_line(
     assert "which Kafka has: it is an older copy" in refused(
         "--state-folder", str(state), "--resume", "latest"
     )
+
+
+def page_commands(heading: str) -> list[list[str]]:
+    """The commands of a section of the tutorial of live jobs."""
+    page = (ROOT / "docs/tutorials/live.md").read_text(encoding="utf-8")
+    section = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    block = re.findall(r"^```text\n(.*?)^```", section, re.M | re.S)[0]
+    return [shlex.split(line) for line in block.replace("\\\n", "").splitlines()]
+
+
+def test_the_commands_of_the_page_watch_a_plant(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    topic, stream, devices, notify = page_commands("Your plant, on one machine")
+    client = Live(cluster, "machines", "json").client
+    brokers, hook = client["bootstrap.servers"], HttpServer()
+
+    def here(words: list[str]) -> list[str]:
+        texts = [text.replace("localhost:9092", brokers) for text in words[1:]]
+        return [text.replace("http://localhost:8000", hook.url) for text in texts]
+
+    subprocess.run([sys.executable, *here(topic)], check=True)
+    producer, rng = confluent_kafka.Producer(client), np.random.default_rng(SEED)
+    for at in range(1500):
+        for machine in ("M01", "M02"):
+            load, temp, pressure = rng.normal(size=3)
+            temp += 9 * (machine == "M02" and at >= 1200)
+            row = {"id": machine, "time": 1_795_924_800_000 + 2000 * at}
+            value = json.dumps({**row, "load": load, "temp": load + temp, "pressure": pressure})
+            producer.produce("machines", value, machine.encode())
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    jobs = []
+    try:
+        for words in (stream, notify):
+            jobs.append(subprocess.Popen(command(*here(words)), env=environment()))
+            wait_for(
+                "its topic", lambda: "plant-episodes" in AdminClient(client).list_topics().topics
+            )
+        wait_for("the alarm", lambda: [body["device"] for body in hook.bodies] == ["M02"])
+        shown = run_process(command(*here(devices))).stdout
+        assert "1 of 2 devices is off (1 well)" in shown
+        assert re.search(r"^M02 +off .* temp \d+%", shown, re.M)
+    finally:
+        for job in jobs:
+            job.send_signal(signal.SIGTERM)
+            job.wait(PATIENCE)
+        hook.close()
