@@ -176,6 +176,11 @@ def matrix_column(matrix: npt.NDArray[Any]) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
 
 
+def no_rows(width: int) -> Chunk:
+    """Return no rows, of so many channels."""
+    return Chunk(pa.RecordBatch.from_pydict({"x": matrix_column(np.zeros((0, width)))}))
+
+
 _EOS = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """How an IPC stream ends."""
 _MOST_SCHEMAS = 16

@@ -75,12 +75,10 @@ class PeriodRows:
             return
         with counting():
             # The tracker's step counts what is merged or dropped.
-            narrow = rows.has("channel")
-            rows = (
-                spread_times(rows, self._sums.width)
-                if narrow
-                else without_duplicates(self._order, rows)
-            )
+            if rows.has("channel"):
+                rows = spread_times(rows, self._sums.width)
+            else:
+                rows, _ = without_duplicates(self._order, rows, np.zeros(len(rows), np.int64))
         x, times = rows.column("x").astype(np.float64), rows.column("time")
         if self._order.hold_for is not None:
             x, self._last_values = hold_last(

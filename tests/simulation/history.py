@@ -149,10 +149,10 @@ LIMITS = (
     ("transforms.track.log", "LEAST_LEFT", (1, 400, 2000)),
     ("transforms.track.keyed_fn", "MOST_HELD", (1, 8, 40)),
     ("transforms.track.keyed_fn", "MOST_BYTES", (1, 4000)),
-    ("transforms.track.together", "MOST_BYTES", (1, 4000)),
-    ("transforms.track.together", "MOST_ROWS", (1, 10, 60)),
-    ("transforms.track.together", "MOST_OF_ONE", (1, 5, 30)),
-    ("transforms.track.step", "SLICE_ROWS", (1, 7, 50)),
+    ("transforms.track.visits", "MOST_BYTES", (1, 4000)),
+    ("transforms.track.visits", "MOST_ROWS", (1, 10, 60)),
+    ("transforms.track.visits", "SLICE_ROWS", (1, 5, 30)),
+    ("transforms.learn.learners", "SLICE_ROWS", (1, 7, 50)),
     ("transforms.keyed.last_written", "MOST_KEPT", (0, 5000)),
 )
 """Constants that decide when the step does what is rare, and small values for them."""

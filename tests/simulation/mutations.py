@@ -81,7 +81,8 @@ _STEP = "transforms.track.step:TrackFn"
 _KEYED = "transforms.track.keyed_fn:KeyedFn"
 _LOG = "transforms.track.log:ModelLog"
 _CLOCK = "transforms.track.clock"
-_TOGETHER = "transforms.track.together"
+_ARRIVAL = "transforms.track.arrival"
+_VISITS = "transforms.track.visits"
 
 MUTATIONS = (
     Mutation(
@@ -149,7 +150,7 @@ MUTATIONS = (
     Mutation(
         "labels that come after rows are taken before them",
         f"{_KEYED}.bring",
-        "pending.flush or (named and pending.chunks)",
+        "pending.flush or pending.ends_with(chunk, named)",
         "pending.flush",
         {"learner": "ridge", "wait": (25.0, 1000)},
     ),
@@ -189,14 +190,58 @@ MUTATIONS = (
     ),
     Mutation(
         "rows that are not ready are lost once others run",
-        f"{_STEP}._release",
-        "if rest is not None and len(rest):",
-        "if rest is None:",
+        f"{_VISITS}:_write",
+        "elif stop > start:",
+        "elif False:",
     ),
     Mutation(
         "rows that have run still count as waiting",
-        f"{_TOGETHER}:_write",
+        f"{_VISITS}:_write",
         "each.clock.waiting - gone",
         "each.clock.waiting",
+    ),
+    Mutation(
+        "rows that are late count",
+        f"{_ARRIVAL}:_after",
+        "last - newest > reach or first < progress(order, clock)",
+        "last - newest > reach",
+    ),
+    Mutation(
+        "rows that jump ahead count at once",
+        f"{_ARRIVAL}:_after",
+        "last - newest > reach or first < progress(order, clock)",
+        "first < progress(order, clock)",
+        {"jump": 20.0},
+    ),
+    Mutation(
+        "which row shows the time after a reset depends on how rows are cut",
+        f"{_ARRIVAL}:_look",
+        "while was_reset(now) and",
+        "while False and",
+    ),
+    Mutation(
+        "rows that wait are not looked at again after a reset",
+        f"{_ARRIVAL}:_admit",
+        "if unwanted or anew:",
+        "if unwanted:",
+    ),
+    Mutation(
+        "a model that is reset counts its rows from 0 again",
+        f"{_VISITS}:_begin",
+        "begin(work, visit.key, first, clock.before)",
+        "begin(work, visit.key, first)",
+    ),
+    Mutation(
+        "rows that come twice both count",
+        f"{_CLOCK}:without_duplicates",
+        "if again.any():",
+        "if False:",
+        {"duplicates": "drop", "disorder": 4.0},
+    ),
+    Mutation(
+        "rows in the buffer of a backlog are forgotten",
+        f"{_LOG}.drain",
+        "if self._spilled:",
+        "if False:",
     ),
 )

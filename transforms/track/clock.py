@@ -21,7 +21,7 @@ from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.time_units import day_of, nanoseconds
 from transforms.chunks import Chunk
 from transforms.metrics import count
-from transforms.track.merge import merge_times
+from transforms.track.merge import merge_where
 from transforms.track.order import KEEP, MERGE, Order
 
 BoolArray = npt.NDArray[np.bool_]
@@ -298,26 +298,6 @@ def may_release(order: Order, clock: Clock, rows_to_start: int) -> bool:
     return clock.oldest < progress(order, clock)
 
 
-def split_ready(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chunk]:
-    """Split the rows that wait into those that are ready, in order, and the rest."""
-    if not waiting.has("time"):
-        return waiting, waiting.slice(0, 0)
-    if order.max_disorder == 0:
-        return _split_arrived(order, clock, waiting)
-    waiting = waiting.in_order()
-    ready = int(np.searchsorted(waiting.column("time"), progress(order, clock), side="left"))
-    return waiting.slice(0, ready), waiting.slice(ready, len(waiting))
-
-
-def _split_arrived(order: Order, clock: Clock, waiting: Chunk) -> tuple[Chunk, Chunk]:
-    """Split rows that are taken in the order in which they came."""
-    if not order.confirms:
-        return waiting, waiting.slice(0, 0)
-    if clock.newest is None:
-        return waiting.slice(0, 0), waiting
-    return in_turn(waiting.earlier_than(clock.newest + 1)), waiting.later_than(clock.newest)
-
-
 def in_turn(arrived: Chunk) -> Chunk:
     """Return rows in the order of their times, those of one time as they came.
 
@@ -329,17 +309,31 @@ def in_turn(arrived: Chunk) -> Chunk:
     return arrived.take(np.argsort(times, kind="stable"))
 
 
-def without_duplicates(order: Order, ready: Chunk) -> Chunk:
-    """Return the rows, in order, as the order has those of one time: all, one, or merged."""
+def without_duplicates(order: Order, rows: Chunk, owner: IntArray) -> tuple[Chunk, IntArray]:
+    """Return the rows, in order, as the order has those of one model and time: all, one, or merged.
+
+    Args:
+        order: How rows are put in order.
+        rows: n rows, each model's one after the other.
+        owner: (n,) place of each one's model.
+
+    Returns:
+        The rows, and of each the place of its model.
+    """
+    if order.duplicates == KEEP or not len(rows) or not rows.has("time"):
+        return rows, owner
+    first = np.r_[True, owner[1:] != owner[:-1]]
     if order.duplicates == MERGE:
-        return merge_times(ready)
-    if order.duplicates == KEEP or not len(ready) or not ready.has("time"):
-        return ready
-    again = comes_again(ready)
-    if not again.any():
-        return ready
-    count("rows_duplicate", int(again.sum()))
-    return ready.take(np.flatnonzero(~again))
+        times = rows.column("time")
+        new = first | np.r_[True, times[1:] != times[:-1]]
+        merged = merge_where(rows, new)
+        merged.add_to_counters()
+        return merged.rows, owner[new]
+    again = comes_again(rows) & ~first
+    if again.any():
+        count("rows_duplicate", int(again.sum()))
+        rows, owner = rows.take(np.flatnonzero(~again)), owner[~again]
+    return rows, owner
 
 
 def comes_again(rows: Chunk) -> BoolArray:

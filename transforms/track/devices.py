@@ -1,15 +1,36 @@
-"""What is known of a device, as a chunk."""
+"""What is known of a device, as an output of the step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from apache_beam import pvalue
 
-from kerneltrack.fleet.devices import Device
+from kerneltrack.fleet.devices import Device, new_device
+from kerneltrack.fleet.model import Model, Work
 from transforms.chunks import Chunk, matrix_column
-from transforms.outputs import SILENT
+from transforms.outputs import DEVICES, SILENT
+
+
+def tell(
+    work: Work, key: str, model: Model, devices: Sequence[Device]
+) -> Iterator[pvalue.TaggedOutput[str, Any]]:
+    """Say what is known of a device, if that is asked for."""
+    if work.devices and devices:
+        chunk = device_chunk(devices, len(model.state.shift))
+        yield pvalue.TaggedOutput(DEVICES, (key, chunk))
+
+
+def tell_new(
+    work: Work, key: str, model: Model, rows: Chunk
+) -> Iterator[pvalue.TaggedOutput[str, Any]]:
+    """Say that a model begins with the first of these rows."""
+    if work.devices:
+        time = int(rows.column("time")[0]) if rows.has("time") else None
+        yield from tell(work, key, model, [new_device(work, model, time)])
 
 
 def device_chunk(devices: Sequence[Device], width: int) -> Chunk:

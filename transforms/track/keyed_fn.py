@@ -79,6 +79,10 @@ class BundleRows:
     labels: list[Chunk] = dataclasses.field(default_factory=list)
     flush: bool = False
 
+    def ends_with(self, chunk: Chunk, named: bool) -> bool:
+        """Check whether the rows must run before this comes: labels, or rows of other columns."""
+        return bool(self.chunks) and (named or self.chunks[0].schema != chunk.schema)
+
 
 class KeyedFn(beam.DoFn, abc.ABC):
     """A stateful step: holds what comes for models, runs it, and lets learners take what comes out.
@@ -145,7 +149,8 @@ class KeyedFn(beam.DoFn, abc.ABC):
     ) -> Iterator[Any]:
         """Take rows or labels in: they are held until the bundle ends.
 
-        What comes after a silence, and labels that come after rows, find these done.
+        What comes after a silence, labels that come after rows, and rows of other columns than
+        those before, find these done.
         """
         key, chunk = element
         if self.waits_for_end:
@@ -153,7 +158,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
             cells.buffer.add(chunk)
             return
         pending, named = self.pending.get(key), self._names_rows(chunk)
-        if pending is not None and (pending.flush or (named and pending.chunks)):
+        if pending is not None and (pending.flush or pending.ends_with(chunk, named)):
             yield from self.run_pending()
             pending = None
         pending = pending or BundleRows(cells, timers)

@@ -313,6 +313,11 @@ class ModelLog:
         return 0 if self._packed is None else self._packed.size
 
     @property
+    def width(self) -> int:
+        """Channels of the model's rows; 0 before its first."""
+        return 0 if self._packed is None else self._packed.width
+
+    @property
     def begins(self) -> bool:
         """Whether nothing has come to the model, or it has expired."""
         return self.clock is None and self.learner is None

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from kerneltrack.errors import fit
 from kerneltrack.fleet.conditions import whole_rows, without_unseen
+from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Work
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import refusal
@@ -42,6 +43,26 @@ class Refusals:
         if self.work.hold is None:
             return whole_rows(self.work.reference, rows.column("x"))
         usable: npt.NDArray[np.bool_] = np.isfinite(rows.column("x")).any(axis=1)
+        return usable
+
+    def first_of(self, rows: Chunk) -> npt.NDArray[Any]:
+        """Return the first of a model's rows that it can begin with, as many as it begins with.
+
+        They have all values that the tracker sees; missing values are filled if that is asked for.
+        """
+        most = self.work.rows_to_start
+        usable: npt.NDArray[Any] = self._usable(rows.slice(0, min(most, len(rows))))
+        if len(usable) < most < len(rows):
+            usable = self._usable(rows)
+        return usable[:most]
+
+    def _usable(self, rows: Chunk) -> npt.NDArray[Any]:
+        """Return the rows that have all of these, missing values filled if that is asked for."""
+        x = rows.column("x")
+        if self.work.hold is not None:
+            times = rows.column("time") if rows.has("time") else np.zeros(len(rows), np.int64)
+            x, _ = hold_last(x, times, None, self.work.hold)
+        usable: npt.NDArray[Any] = x[whole_rows(self.work.reference, x)]
         return usable
 
     def unconfirmed(self, rows: Chunk) -> list[str]:

@@ -9,27 +9,22 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import Timestamp
 
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.begin import begin
-from kerneltrack.fleet.conditions import whole_rows
-from kerneltrack.fleet.devices import GONE, Device, known_of, new_device, silent_of
+from kerneltrack.fleet.devices import GONE, Device, known_of, silent_of
 from kerneltrack.fleet.events import next_event
-from kerneltrack.fleet.forward_fill import hold_last
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.restore import decode, go_on_each, take_over
-from kerneltrack.fleet.run import run_models
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
 from kerneltrack.snapshots.folder import SnapshotFolder
-from kerneltrack.trackers.common.loop import FIRST
-from transforms.chunks import Chunk, matrix_column
-from transforms.failures import Failures, unreadable
+from transforms.chunks import Chunk, no_rows
+from transforms.failures import unreadable
 from transforms.keyed.commands import Command, command_of
 from transforms.keyed.expiry import Expiry, KeptModel
 from transforms.keyed.silence import NO_TIME, SilentAfter
@@ -39,28 +34,17 @@ from transforms.learn.learners import Learners, outputs_of
 from transforms.learn.plan import Plan
 from transforms.metrics import count, count_unreferenced
 from transforms.outputs import (
-    DEVICES,
-    LATE,
     SNAPSHOTS,
 )
 from transforms.track.admission import Admitted, admit_all, admit_waiting
+from transforms.track.arrival import Visit, unconfirmed, unlearned
 from transforms.track.clock import (
     Clock,
-    admit,
-    already_learned,
-    flush,
     in_turn,
-    may_release,
-    progress,
-    split_ready,
-    still_waiting,
-    taken_up,
-    was_reset,
-    why_learned,
     without_duplicates,
 )
-from transforms.track.devices import device_chunk
-from transforms.track.emit import Ran, emit, failures
+from transforms.track.devices import tell, tell_new
+from transforms.track.emit import failures
 from transforms.track.keyed_fn import BundleRows, Came, KeyedFn, Timers
 from transforms.track.log import Cells, MemoryCell, ModelLog
 from transforms.track.merge import merge_across
@@ -70,11 +54,7 @@ from transforms.track.refusals import Refusals
 from transforms.track.sifted_rows import SiftedRows
 from transforms.track.silences import silence_begins, silence_ends
 from transforms.track.sorted_rows import SortedRows
-from transforms.track.together import Visit, run_together
-from transforms.track.totals import count_totals
-
-SLICE_ROWS = 16_384
-"""Rows a feature chunk holds at most; a released backlog of millions leaves in such slices."""
+from transforms.track.visits import run_slices, run_visits
 
 
 class TrackFn(KeyedFn):
@@ -140,22 +120,17 @@ class TrackFn(KeyedFn):
     def run_visits(
         self, pending: dict[str, BundleRows], logs: Mapping[str, ModelLog]
     ) -> Iterator[Any]:
-        """Run what is held: together where that is possible, else model by model."""
+        """Run what is held."""
         came: dict[str, npt.NDArray[np.int64]] = {}
         if self._silent_after is not None:
             came = {key: _times_of(each.chunks) for key, each in pending.items() if each.chunks}
         for key, times in came.items():
             yield from self._speaks(key, times, pending[key], logs[key])
-        visits = [
-            Visit(key, logs[key], each.chunks, each.flush)
-            for key, each in pending.items()
-            if each.chunks or each.flush
-        ]
-        for visit in (yield from run_together(self.refusals, visits)):
-            if visit.flush:
-                yield from self.flush(visit.key, visit.log)
-            for chunk in visit.chunks:
-                yield from self.run((visit.key, chunk), visit.log)
+        visits: list[Visit] = []
+        for key, each in pending.items():
+            if each.chunks or each.flush:
+                visits += yield from self._visit(key, logs[key], each)
+        yield from run_visits(self.refusals, visits)
         for key, times in came.items():
             self._listen(times, logs[key], pending[key].timers)
 
@@ -204,7 +179,7 @@ class TrackFn(KeyedFn):
         log.put_heard(heard._replace(rows=known.rows, since=since))
         log.commit()
         yield silence_begins(key, log.heard, span, len(model.state.shift))
-        yield from self._tell(key, model, [silent_of(known)])
+        yield from tell(self._work, key, model, [silent_of(known)])
 
     def wait_anew(self, cells: Cells, timers: Timers) -> None:
         """Measure a device's silence from now on, after the job stood still."""
@@ -221,14 +196,17 @@ class TrackFn(KeyedFn):
         kept = None if self._expiry is None else self._expiry.read(key, log.expired)
         return None if kept is None or kept.state is None else self._own(key, kept.state)
 
-    def flush(self, key: str, log: ModelLog) -> Iterator[Any]:
-        """Run the rows that wait for newer ones, which have not come."""
-        now = log.clock or Clock()
-        flushed = flush(now)
-        if may_release(self._order, flushed, self._work.rows_to_start):
-            flushed = yield from self._release(key, flushed, log)
-            # A model that cannot begin yet goes on waiting.
-            log.put_clock(flushed if flushed.started else now)
+    def _visit(
+        self, key: str, log: ModelLog, pending: BundleRows
+    ) -> Generator[Any, None, list[Visit]]:
+        """Return what has come for a model; nothing if it cannot begin, its rows are failures."""
+        try:
+            now = log.clock or (yield from self._clock_of(key, log))
+        except DataError as error:
+            for chunk in pending.chunks:
+                yield failures(key, chunk, [unreadable(error)] * len(chunk))
+            return []
+        return [Visit(key, log, now, pending.chunks, pending.flush)]
 
     def _model(self, key: str, log: ModelLog) -> Model | None:
         """Return a model; None before its first rows.
@@ -243,48 +221,6 @@ class TrackFn(KeyedFn):
         """Return a model as a snapshot."""
         model = self._model(key, log)
         return None if model is None else encode(self._work, key, model)
-
-    def run(self, element: tuple[str, Chunk], log: ModelLog) -> Iterator[Any]:
-        """Take rows in, and run those that are ready."""
-        key, chunk = element
-        try:
-            now = yield from self._clock_of(key, log)
-        except DataError as error:
-            yield failures(key, chunk, [unreadable(error)] * len(chunk))
-            return
-        chunk = yield from self._unlearned(key, now, chunk)
-        while was_reset(now) and chunk.has("time") and len(chunk) > 1:
-            now = yield from self._take(key, now, chunk.slice(0, 1), log)
-            chunk = chunk.slice(1, len(chunk))
-        log.put_clock((yield from self._take(key, now, chunk, log)))
-
-    def _take(
-        self, key: str, before: Clock, chunk: Chunk, log: ModelLog
-    ) -> Generator[Any, None, Clock]:
-        """Take in rows that were not learned from before, and run those that are ready."""
-        now, late, refused, unwanted = admit(self._order, before, chunk, self.refusals.usable)
-        if refused.any():
-            yield self._unconfirmed(key, chunk.take(np.flatnonzero(refused)))
-        if late.any():
-            count("rows_late", int(late.sum()))
-            yield pvalue.TaggedOutput(LATE, (key, chunk.take(np.flatnonzero(late))))
-        anew = was_reset(before) and now.newest is not None
-        if unwanted or anew:
-            waiting = Chunk.concat(log.drain())
-            now, again = taken_up(self._order, now, waiting, unwanted, anew)
-            if again.any():
-                yield self._unconfirmed(key, waiting.take(np.flatnonzero(again)))
-            if not again.all():
-                log.add(waiting.take(np.flatnonzero(~again)))
-        gone = late | refused
-        if gone.any():
-            chunk = chunk.take(np.flatnonzero(~gone))
-        if len(chunk):
-            log.add(chunk)
-        count("rows_unconfirmed", len(now.ahead) - len(before.ahead))
-        if may_release(self._order, now, self._work.rows_to_start):
-            now = yield from self._release(key, now, log)
-        return now
 
     def _clock_of(self, key: str, log: ModelLog) -> Generator[Any, None, Clock]:
         """Return a model's clock; one that is new is taken up from the snapshots."""
@@ -301,10 +237,6 @@ class TrackFn(KeyedFn):
             yield from self._tell_known(key, model)
         return now
 
-    def _unconfirmed(self, key: str, rows: Chunk) -> pvalue.TaggedOutput[str, Failures]:
-        """Return failures: rows too far ahead, that no others confirm or the model cannot take."""
-        return failures(key, rows, self.refusals.unconfirmed(rows))
-
     def _obey(self, key: str, command: Command, log: ModelLog) -> Iterator[Any]:
         """Let the model begin anew; the rows that wait are the first that it will have."""
         now = yield from self._clock_of(key, log)
@@ -318,14 +250,14 @@ class TrackFn(KeyedFn):
             now = now._replace(before=rows)
             count("models_reset", 1)
             if known is not None:
-                yield from self._tell(key, known, [Device(GONE, rows, known.time)])
+                yield from tell(self._work, key, known, [Device(GONE, rows, known.time)])
         else:
             after = take_over(self._work, key, command.tracker, name, known, rows)
             log.put_model(pack(self._work, after))
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
             if not log.heard.silent:
-                yield from self._tell(key, after, [known_of(self._work, after)])
+                yield from tell(self._work, key, after, [known_of(self._work, after)])
         log.put_clock(now)
 
         def anew(learners: Learners, _: Any) -> Came:
@@ -349,8 +281,8 @@ class TrackFn(KeyedFn):
         """Run all of a model's rows as those of a stream, of which only some wait."""
         cells = Cells(MemoryCell(), MemoryCell(), MemoryCell())
         for chunk in chunks:
-            log = ModelLog(cells)
-            yield from self.run((key, chunk), log)
+            log, came = ModelLog(cells), BundleRows(cells, Timers(None), [chunk])
+            yield from run_visits(self.refusals, (yield from self._visit(key, log, came)))
             log.commit()
         yield from self.finish_log(key, ModelLog(cells))
 
@@ -362,9 +294,8 @@ class TrackFn(KeyedFn):
             rows = Chunk.concat(waiting)
             if self._order.max_disorder > 0:
                 rows = rows.in_order()
-            else:
-                rows = Chunk.concat(split_ready(self._order, now, rows))
-                rows = in_turn(rows) if self._order.confirms and rows.has("time") else rows
+            elif self._order.confirms and rows.has("time"):
+                rows = in_turn(rows)
             admitted = admit_waiting(self.refusals, key, rows, now)
         yield from self._finish(key, now, self._model(key, log), admitted)
 
@@ -422,27 +353,27 @@ class TrackFn(KeyedFn):
         """
         now, model = self.resumed(key)
         yield from self._tell_known(key, model)
-        before = None if model is None else model.state
         first: list[Chunk] = []
         pending: Chunk | None = None
         sifted = SiftedRows(self._order, now.standing, self.refusals.usable)
         for chunk in itertools.chain(self._wanted(chunks), [None]):
-            ready = None if chunk is None else (yield from self._unlearned(key, now, chunk))
+            ready = (
+                None if chunk is None else (yield from unlearned(self.refusals, key, now, chunk))
+            )
             ready, refused = sifted.take(ready, last=chunk is None)
             if refused is not None:
-                yield self._unconfirmed(key, refused)
+                yield unconfirmed(self.refusals, key, refused)
             if ready is None or not len(ready):
                 continue
             if model is None:
                 first.append(ready)
                 ready = Chunk.concat(first)
-                usable = self._usable(ready)
+                usable = self.refusals.first_of(ready)
                 if len(usable) < self._work.rows_to_start:
                     continue
                 first = []
-                model = begin(self._work, key, usable[: self._work.rows_to_start], now.before)
-                yield from self._emit_new(key, model, ready)
-                before = model.state
+                model = begin(self._work, key, usable, now.before)
+                yield from tell_new(self._work, key, model, ready)
             if pending is not None:
                 model = yield from self._run_slices(key, pending, model, -math.inf)
             pending = ready
@@ -452,7 +383,6 @@ class TrackFn(KeyedFn):
             after = yield from self._run(key, few, None, math.inf, now.before)
         else:
             after = yield from self._run_slices(key, pending, model, math.inf)
-            self._count_from(before, after)
         yield from self._end(key, after)
 
     def _wanted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -460,16 +390,14 @@ class TrackFn(KeyedFn):
         if self._order.duplicates == MERGE:
             yield from merge_across(chunks)
             return
-        before: Chunk | None = None
+        before: list[Chunk] = []
         for chunk in chunks:
             if not len(chunk):
                 continue
-            if before is None:
-                yield without_duplicates(self._order, chunk)
-            else:
-                both = without_duplicates(self._order, Chunk.concat([before, chunk]))
-                yield both.slice(1, len(both))
-            before = chunk.slice(len(chunk) - 1, len(chunk))
+            both = Chunk.concat([*before, chunk])
+            rows, _ = without_duplicates(self._order, both, np.zeros(len(both), np.int64))
+            yield rows.slice(len(before), len(rows))
+            before = [chunk.slice(len(chunk) - 1, len(chunk))]
 
     def _end(self, key: str, after: Model | None) -> Iterator[Any]:
         """Write down what a model has come to when the input has ended."""
@@ -513,59 +441,6 @@ class TrackFn(KeyedFn):
             learned = max(learned, model.time + 1)
         return Clock(newest=model.time, started=True, due=due, learned=learned), model
 
-    def _unlearned(self, key: str, now: Clock, chunk: Chunk) -> Generator[Any, None, Chunk]:
-        """Return the rows that were not learned from before this job.
-
-        The others are failures, or left out and counted.
-        """
-        again = already_learned(now, chunk)
-        if not again.any():
-            return chunk
-        rows = np.flatnonzero(again)
-        if self._work.drop_overlap:
-            count("rows_learned_before", len(rows))
-        else:
-            again_rows = chunk.take(rows)
-            yield failures(key, again_rows, [why_learned(now)] * len(rows))
-        return chunk.take(np.flatnonzero(~again))
-
-    def _release(self, key: str, now: Clock, log: ModelLog) -> Generator[Any, None, Clock]:
-        """Run the rows that are ready."""
-        chunks = log.drain()
-        waiting = Chunk.concat(chunks) if chunks else None
-        ready, rest = split_ready(self._order, now, waiting) if waiting else (None, None)
-        if ready is not None:
-            ready = without_duplicates(self._order, ready)
-        if waiting is not None and not now.started and not self._can_start(ready):
-            # Rows of a time that is over are merged, or counted as duplicates, once.
-            kept = [part for part in (ready, rest) if part is not None and len(part)]
-            for part in kept:
-                log.add(part)
-            return still_waiting(now, Chunk.concat(kept))
-        until = progress(self._order, now)
-        after = yield from self._run(key, ready, self._model(key, log), until, now.before)
-        if after is not None:
-            log.put_model(pack(self._work, after))
-            now = now._replace(started=True, due=next_event(self._work, after))
-        if rest is not None and len(rest):
-            log.add(rest)
-        return still_waiting(now, rest)
-
-    def _can_start(self, ready: Chunk | None) -> bool:
-        """Check whether there are rows enough to begin a model with."""
-        if ready is None:
-            return False
-        return len(self._usable(ready)) >= self._work.rows_to_start
-
-    def _usable(self, ready: Chunk) -> npt.NDArray[Any]:
-        """Return the rows, missing values held if that is asked for, that are finite."""
-        rows = ready.column("x")
-        if self._work.hold is not None:
-            times = ready.column("time") if ready.has("time") else np.zeros(len(ready), np.int64)
-            rows, _ = hold_last(rows, times, None, self._work.hold)
-        usable: npt.NDArray[Any] = rows[whole_rows(self._work.reference, rows)]
-        return usable
-
     def _run(
         self, key: str, ready: Chunk | None, model: Model | None, until: float, before: int
     ) -> Generator[Any, None, Model | None]:
@@ -579,67 +454,30 @@ class TrackFn(KeyedFn):
         if model is None:
             if ready is None or not len(ready):
                 return None
-            most = self._work.rows_to_start
-            usable = self._usable(ready.slice(0, min(most, len(ready))))
-            if len(usable) < most < len(ready):
-                usable = self._usable(ready)
-            if not len(usable):
+            first = self.refusals.first_of(ready)
+            if not len(first):
                 yield failures(key, ready, self.refusals.unusable(ready.column("x")))
                 return None
-            model = begin(self._work, key, usable[:most], before)
-            yield from self._emit_new(key, model, ready)
-        began = model.state
-        model = yield from self._run_slices(key, ready, model, until)
-        self._count_from(began, model)
-        return model
-
-    def _count_from(self, before: Any, model: Model) -> None:
-        """Count what a model has come to since its tracker's state was this."""
-        count_totals(self._work.spec, before.counts[np.newaxis], model.state.counts[np.newaxis])
+            model = begin(self._work, key, first, before)
+            yield from tell_new(self._work, key, model, ready)
+        return (yield from self._run_slices(key, ready, model, until))
 
     def _run_slices(
         self, key: str, ready: Chunk | None, model: Model, until: float
     ) -> Generator[Any, None, Model]:
-        """Run ordered rows, None if only windows may close, slice by slice."""
-        length = 0 if ready is None else len(ready)
-        for start in range(0, max(length, 1), SLICE_ROWS):
-            stop = min(start + SLICE_ROWS, length)
-            piece = None if ready is None else ready.slice(start, stop)
-            last = until if stop == length else -math.inf
-            model = yield from self._run_slice(key, piece, model, last)
-        return model
-
-    def _run_slice(
-        self, key: str, piece: Chunk | None, model: Model, until: float
-    ) -> Generator[Any, None, Model]:
-        """Run a slice of ordered rows, None if only windows may close."""
-        piece = _no_rows(len(model.state.shift)) if piece is None else piece
-        times = piece.column("time") if piece.has("time") else None
-        ends, models = np.array([len(piece)]), Models.of(self._work, [key], [model])
-        found = run_models(models, piece.column("x"), times, FIRST, ends, [until])
-        ran = Ran(models, piece, FIRST, ends, found)
-        yield from emit(self.refusals, ran, not self._order.waits_for_end)
+        """Run ordered rows, None if only windows may close."""
+        rows = no_rows(len(model.state.shift)) if ready is None else ready
+        models, edges = Models.of(self._work, [key], [model]), np.array([0, len(rows)])
+        lags = not self._order.waits_for_end
+        yield from run_slices(self.refusals, models, rows, edges, [until], lags)
         return models.model(0)
-
-    def _tell(self, key: str, model: Model, devices: list[Device]) -> Iterator[Any]:
-        """Say what is known of a device, if that is asked for."""
-        if self._work.devices and devices:
-            chunk = device_chunk(devices, len(model.state.shift))
-            yield pvalue.TaggedOutput(DEVICES, (key, chunk))
 
     def _tell_known(self, key: str, model: Model | None, gone: bool = False) -> Iterator[Any]:
         """Say what is known of a device that comes back, after its last row; or that it is gone."""
         if self._work.devices and model is not None:
             known = known_of(self._work, model)
-            yield from self._tell(
-                key, model, [Device(GONE, known.rows, known.time) if gone else known]
-            )
-
-    def _emit_new(self, key: str, model: Model, ready: Chunk) -> Iterator[Any]:
-        """Say that a model begins with the first of these rows."""
-        if self._work.devices:
-            time = int(ready.column("time")[0]) if ready.has("time") else None
-            yield from self._tell(key, model, [new_device(self._work, model, time)])
+            last = Device(GONE, known.rows, known.time) if gone else known
+            yield from tell(self._work, key, model, [last])
 
 
 def _times_of(chunks: Sequence[Chunk]) -> npt.NDArray[np.int64]:
@@ -647,7 +485,3 @@ def _times_of(chunks: Sequence[Chunk]) -> npt.NDArray[np.int64]:
     return np.concatenate(
         [np.zeros(0, np.int64), *(each.column("time") for each in chunks if each.has("time"))]
     )
-
-
-def _no_rows(width: int) -> Chunk:
-    return Chunk(pa.RecordBatch.from_pydict({"x": matrix_column(np.zeros((0, width)))}))

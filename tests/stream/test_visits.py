@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -25,7 +25,6 @@ from kerneltrack.monitor.reference import block as references
 from tests.stream import learning
 from tests.stream.running import (
     SECOND,
-    SPEC,
     Element,
     Outcome,
     Step,
@@ -40,26 +39,27 @@ from transforms.learn.plan import LearnLabels
 from transforms.outputs import LOST_LABELS
 from transforms.track import log as log_module
 from transforms.track import step as step_module
-from transforms.track import together
+from transforms.track import visits
+from transforms.track.arrival import Visit
 from transforms.track.log import Cells, EntryCoder, ModelLog, Watch
 from transforms.track.order import Order
 from transforms.track.packed import Packed
-from transforms.track.together import Visit
+from transforms.track.visits import run_visits
 from transforms.train import FAILURES
 
 ORDER = Order(max_disorder=3, max_jump=100)
 MODELS = 5
 
 
-def one_by_one(refusals: Any, visits: list[Visit]) -> Any:
-    """Leave every model to the way of one model."""
-    yield from ()
-    return visits
+def each_alone(refusals: Any, given: Iterable[Visit]) -> Iterator[Any]:
+    """Run every model as a block of its own."""
+    for visit in given:
+        yield from run_visits(refusals, [visit])
 
 
 def alone() -> Any:
     """A world in which no models go together."""
-    return patch.object(step_module, "run_together", one_by_one)
+    return patch.object(step_module, "run_visits", each_alone)
 
 
 def bundles(seed: int, odd: bool, chunk: int) -> Iterator[list[Element]]:
@@ -225,26 +225,25 @@ def test_what_waits_is_seldom_written_anew() -> None:
     # Of a model that has fallen silent nothing stays but itself.
     fn, cells = step._step, Cells(**step._cells["m"])
     log = ModelLog(cells)
-    visits = [Visit("m", log, flush=True)]
-    out: Any = together.run_together(fn.refusals, visits)
+    assert log.clock is not None
+    out: Any = run_visits(fn.refusals, [Visit("m", log, log.clock, flush=True)])
     assert sum(len(chunk) for _, chunk in out) == 20_000 - len(step.outcome.table("m")["index"])
     log.commit()
     assert sum(map(len, cells.log.encoded)) < len(chunk.encode()) / 4
 
 
-def test_most_rows_go_through_a_block() -> None:
-    with patch.object(together, "run_models", wraps=run_models) as run:
+def test_all_rows_go_through_a_block() -> None:
+    with patch.object(visits, "run_models", wraps=run_models) as run:
         ran(list(bundles(3, False, 1)), True)
     rows = sum(len(call.args[1]) for call in run.call_args_list)
-    # All but the warm-up and what waits when the input ends.
-    assert rows > MODELS * (160 - SPEC.warmup - 15)
+    assert rows == MODELS * 160
     assert max(len(call.args[0]) for call in run.call_args_list) == MODELS
 
 
 def test_blocks_are_cut_where_states_are_large() -> None:
     given = list(bundles(5, True, 3))
     whole, _ = ran(given, True)
-    with patch.object(together, "MOST_BYTES", 1), patch.object(together, "MOST_ROWS", 1):
+    with patch.object(visits, "MOST_BYTES", 1), patch.object(visits, "MOST_ROWS", 1):
         cut, _ = ran(given, True)
     for key in whole.features:
         assert_same(cut.table(key), whole.table(key))
