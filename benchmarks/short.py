@@ -28,7 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.places import BUILD, ROOT
+from benchmarks.places import BUILD, DATA, ROOT
 from benchmarks.record import KEPT, TIMES, Kept, read, write
 
 FRESH = BUILD / "short"
@@ -272,6 +272,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=sorted({short.module for short in SHORT}))
     parser.add_argument("--keep", action="store_true", help="take over what came out")
     options = parser.parse_args()
+    if not DATA.is_dir():
+        parser.error(f"there are no data sets in {DATA}: set KERNELTRACK_DATA to their folder")
     begin = time.monotonic()
     shutil.rmtree(FRESH, ignore_errors=True)
     FRESH.mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from pipelines.devices.metrics import FleetMetrics
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
 from pipelines.devices.options import SERVED_EVERY, check
 from pipelines.devices.serve import MetricsServer
-from pipelines.devices.text import csv_of, in_order, table_of
+from pipelines.devices.text import csv_of, in_order, shown_on, table_of
 from pipelines.job import say
 from pipelines.report.clock import UTC_CLOCK, clock_of
 from pipelines.report.data.files import read_run
@@ -118,11 +119,20 @@ class _Shown:
             incidents: list[str] = []
             if self._folder is not None:
                 incidents = lines_of_open(self._folder, len(lines), self._clock)
-            texts = table_of(lines, self._until, self._states, self._clock, incidents)
+            texts = self._table(lines, incidents)
         if self._clears and not self._json:
             sys.stdout.write(_CLEAR)
         sys.stdout.writelines(f"{text}\n" for text in texts)
         sys.stdout.flush()
+
+    def _table(self, lines: list[Line], incidents: list[str]) -> Iterator[str]:
+        """Yield the table; a terminal gets what fits on it."""
+        states, left = self._states, 0
+        if states is None and sys.stdout.isatty():
+            states, left = shown_on(shutil.get_terminal_size().lines, lines)
+        yield from table_of(lines, self._until, states, self._clock, incidents)
+        if left:
+            yield f"{left:,} more {'is' if left == 1 else 'are'} well: --state well lists them"
 
     def _changes(self, lines: list[Line]) -> Iterator[str]:
         """Yield what has changed of the devices that are, or were, in the states asked for."""

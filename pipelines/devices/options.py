@@ -6,6 +6,7 @@ import argparse
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED
+from pipelines.devices.text import state_of
 from pipelines.topics.options import add_brokers
 
 STATES = (OFF, CHANGED, NORMAL, QUIET, LEARNING, UNWATCHED)
@@ -31,10 +32,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state",
         nargs="+",
+        type=state_of,
         choices=STATES,
         default=None,
-        help="Print only devices in these states. The table calls normal 'well', learning "
-        "'calibrating' and unwatched 'no reference'; quiet occurs in runs with --quiet.",
+        help="Print only devices in these states, by their names in JSON or in the table, which "
+        "calls normal 'well', learning 'calibrating' and unwatched 'no reference'.",
     )
     parser.add_argument(
         "--watch",

@@ -31,6 +31,29 @@ _HEAD = ("device", "state", "since", "kind", "channels", "last row")
 _MOST_NAME = 40
 
 
+def state_of(text: str) -> str:
+    """Return the name of a state that is given by this name, or as the table has it."""
+    return {word: state for state, word in _WORDS.items()}.get(text, text)
+
+
+def shown_on(height: int, lines: Sequence[Line]) -> tuple[Collection[str] | None, int]:
+    """Return the states of the devices that a terminal shows, None for all.
+
+    Where not all fit, those that are well are left out, so that the others stay in sight.
+
+    Args:
+        height: Lines of the terminal.
+        lines: What is known of each device.
+
+    Returns:
+        The states, and how many devices are left out.
+    """
+    well = sum(line["state"] == NORMAL for line in lines)
+    if not well or len(lines) + len(("total", "head", "prompt")) <= height:
+        return None, 0
+    return [state for state in _WORDS if state != NORMAL], well
+
+
 def in_order(lines: Sequence[Line]) -> list[Line]:
     """Return the lines of devices that are off first, the most severe first; then by name."""
     order = list(_WORDS)

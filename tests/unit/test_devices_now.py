@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from kerneltrack.errors import ConfigError, DataError
 from pipelines.cli.main import main
 from pipelines.devices.of_run import lines_of_run
 from pipelines.devices.of_topic import take
+from tests.e2e.jobs import environment
 from tests.report_runs import SECOND, START, features, put, run_folder, times
 from tests.unit.test_report_episodes import episode
 from transforms.write.schemas import devices_schema, episodes_schema
@@ -77,6 +80,33 @@ def test_the_table_has_who_is_off_first(tmp_path: Path, capsys: pytest.CaptureFi
         "m10 well 2017-07-14 02:41:10 UTC 2017-07-14 02:41:39 UTC",
         "m1 calibrating until row 64 2017-07-14 02:40:29 UTC",
     ]
+
+
+def test_states_are_asked_for_as_the_table_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = run(tmp_path / "out", **FIRST)
+    for name in ("well", "normal"):
+        _, _, *lines = printed(capsys, output, "--state", name)
+        assert [line.split()[:2] for line in lines] == [["m2", "well"], ["m10", "well"]]
+
+
+@pytest.mark.parametrize(("height", "shown"), [(24, ["m2", "m10", "m1"]), (5, ["m2", "m1"])])
+def test_a_terminal_keeps_who_is_off_in_sight(
+    height: int, shown: list[str], tmp_path: Path
+) -> None:
+    output = run(tmp_path / "out", episode("m2", 1, state="open", severity=80.0), **FIRST)
+    receiver, terminal = pty.openpty()
+    command = [sys.executable, "-m", "pipelines.cli", "devices", output]
+    lines = {**environment(), "LINES": str(height), "COLUMNS": "200"}
+    subprocess.run(command, env=lines, stdout=terminal, check=True)
+    os.close(terminal)
+    total, _, *text = os.read(receiver, 10_000).decode().splitlines()
+    os.close(receiver)
+    assert total == "1 of 3 devices is off (1 well, 1 calibrating)"
+    note = ["1 more is well: --state well lists them"] if len(shown) < 3 else []
+    assert [line.split()[0] for line in text[: len(shown)]] == shown
+    assert text[len(shown) :] == note
 
 
 def test_a_change_that_has_lasted_is_not_well_until_the_device_has_recovered(

@@ -57,7 +57,7 @@ def test_quiet_times_are_on_the_map_of_time_and_its_legend(tmp_path: Path) -> No
     ]
     quiet = {"times": [{**each, "why": "oil"} for each in times], "groups": {}}
     page = page_of(folder(tmp_path / "out", quiet=quiet))
-    assert "grey ones are quiet times" in text_of(page)
+    assert '<span class="key quiet"></span>quiet time' in page
     heat = data_of(page)["heat"]
     (none, own) = (heat["quiet"][heat["models"].index(name)] for name in "ab")
     assert none == []
@@ -66,7 +66,7 @@ def test_quiet_times_are_on_the_map_of_time_and_its_legend(tmp_path: Path) -> No
     assert begin == pytest.approx(30 / 80, abs=0.02)
     assert end == 1.0
     plain = page_of(folder(tmp_path / "plain"))
-    assert "quiet times" not in text_of(plain)
+    assert "key quiet" not in plain.partition("<body")[2].partition("<script")[0]
     assert data_of(plain)["heat"]["quiet"] == []
 
 

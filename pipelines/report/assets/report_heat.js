@@ -132,7 +132,7 @@
     const index = at ? drawn.get(heat.models[at.row]) : undefined;
     if (index === undefined) return;
     kerneltrack.select(index);
-    document.getElementById("toolbar").scrollIntoView();
+    document.getElementById("drawn").scrollIntoView();
   };
 
   const steer = (event) => {

@@ -27,7 +27,7 @@
       const button = element("button", { type: "button", title: "Open this device" }, model);
       button.addEventListener("click", () => {
         kerneltrack.select(drawn.get(model));
-        document.getElementById("toolbar").scrollIntoView();
+        document.getElementById("drawn").scrollIntoView();
       });
       return button;
     };

@@ -292,7 +292,7 @@
     if (index < 0) {
       tell(`${name}: ${inTable((id) => id === name) ? "not on this page: kerneltrack report DIR --device draws it" : notHere()}`);
     } else if (index !== current) choose(index);
-    document.getElementById("toolbar").scrollIntoView();
+    document.getElementById("drawn").scrollIntoView();
   };
 
   const tell = (text) => {
@@ -340,7 +340,7 @@
     const button = element("button", { type: "button", title: "Open this device" }, name.textContent);
     button.addEventListener("click", () => {
       choose(Number(name.dataset.draw));
-      document.getElementById("toolbar").scrollIntoView();
+      document.getElementById("drawn").scrollIntoView();
     });
     name.replaceWith(button);
   }
