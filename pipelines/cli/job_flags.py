@@ -91,7 +91,7 @@ def _add_order_flags(
 ) -> None:
     group = parser.add_argument_group("order")
     abouts = {
-        "max_disorder": "Refuse rows that come later than this. Rows further behind the device's "
+        "max_disorder": "Wait this long for late rows of a device. Rows further behind its "
         f"newest row are late data and go to the {late}. [default: {without['max_disorder']}]",
         "max_jump": "Let rows further ahead of the device's newest row than this wait until "
         "--jump-rows of them agree. Fewer are refused. "
@@ -110,7 +110,7 @@ def add_window_flags(parser: argparse.ArgumentParser, moving: bool = True) -> No
     group.add_argument(
         "--window",
         **SECONDS,
-        help="Measure in windows of this length how badly the subspace fits the rows. The length "
+        help="Measure, in windows of this length, how badly each model fits its rows. The length "
         "is in event time; the measure is the kernel mismatch.",
     )
     group.add_argument(

@@ -81,7 +81,7 @@ COMMANDS = {
         "files.tune.run",
     ),
     "list": CommandEntry(
-        "List trackers and learners, or the settings of one.",
+        "List the algorithms, or the settings of one.",
         "cli.list_parts.add_flags",
         "cli.list_parts.run",
     ),
@@ -125,7 +125,7 @@ COMMANDS = {
         "topics.read_output.run",
     ),
     "replay-dead-letters": CommandEntry(
-        "Send refused messages to their topic again.",
+        "Send refused messages (dead letters) to the input topic again.",
         "topics.options.add_letter_flags",
         "topics.dead_letters.run",
     ),

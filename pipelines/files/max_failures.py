@@ -19,8 +19,8 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
         FLAG,
         default=None,
         metavar="N|P%",
-        help="End with exit code 3 if more rows fail. The limit is a number or a share of all rows "
-        "(5%%); outputs are complete all the same. [default: only if all rows fail]",
+        help="Exit with code 3 if more rows than this fail. The limit is a number, or a share of "
+        "all rows (5%%); outputs are complete all the same. [default: only if all rows fail]",
     )
 
 

@@ -27,7 +27,7 @@ NEIGHBOURS = "--neighbours"
 MOST_WORKERS = 1024
 _EPILOG = (
     "Beam's own flags go on the same line as --name=value (--runner=..., "
-    "--direct_num_workers=...). Without --runner, the job runs in processes."
+    "--direct_num_workers=...). Without --runner, the job uses local processes."
 )
 
 

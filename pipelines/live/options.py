@@ -66,8 +66,8 @@ _ABOUTS = {
 def add_flags(parser: Parser) -> None:
     """Add the job's flags to a parser."""
     parser.usage = (
-        "kerneltrack stream --brokers HOST:PORT --topic TOPIC --output-topic TOPIC "
-        "--features NAME... [flags] [Beam's flags]"
+        "kerneltrack stream (--brokers HOST:PORT | --cluster DIR) --topic TOPIC "
+        "--output-topic TOPIC --features NAME... [flags] [Beam's flags]"
     )
     _add_kafka_flags(parser)
     _add_place_flags(parser)
