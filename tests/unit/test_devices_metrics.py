@@ -16,7 +16,7 @@ from pipelines.cli.main import main
 from pipelines.devices.metrics import MOST_LISTED, FleetMetrics
 from pipelines.devices.serve import MetricsServer
 from tests.deployment import check
-from tests.parts import program
+from tests.parts import missing, program
 
 SINCE = "2026-03-01T19:59:00.500000000Z"
 
@@ -133,8 +133,9 @@ def test_it_is_served_where_prometheus_asks() -> None:
             MetricsServer(taken)
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="this host has no IPv6")
 def test_it_is_served_over_ipv6() -> None:
+    if not socket.has_ipv6:
+        missing("this host has no IPv6")
     with MetricsServer("[::1]:0") as server:
         assert re.fullmatch(r"http://\[::1\]:\d+/metrics", server.url)
         server.show("x 1\n")
