@@ -52,7 +52,7 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedFile, PackedWriter
 from kerneltrack.trackers import OKFEBSpec
-from pipelines.cli.beam_options import DEFAULT_RUNNER
+from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 
 FLAGS = ("--model-id", "model_id", "--time", "time", "--rank", "10", "--budget", "15")
 SPEC = OKFEBSpec(rank=10, budget=15)
@@ -111,7 +111,7 @@ def compare(args: argparse.Namespace) -> bool:
         for count in args.workers
     }
     if args.runner == "yes":
-        ways = {"runner": (COMMAND, (f"--runner={DEFAULT_RUNNER}",)), **ways}
+        ways = {"runner": (COMMAND, (f"--runner={IN_PROCESS_RUNNER}",)), **ways}
     others: dict[str, tuple[Path, tuple[str, ...]]] = {
         str(other): (other / ".venv" / "bin" / "kerneltrack", ()) for other in args.against
     }

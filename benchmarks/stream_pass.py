@@ -21,6 +21,7 @@ from pipelines.cli import main as cli
 from pipelines.job_spec import Job
 from pipelines.live import stream as track_stream
 from pipelines.live.pipeline import LiveEnds
+from transforms.beam_worker.install import install
 from transforms.chunks import Chunk
 from transforms.kafka import read as kafka
 from transforms.kafka.commands import Commands
@@ -28,8 +29,6 @@ from transforms.kafka.encode import PLACE_FIELDS, EncodeFn
 from transforms.kafka.gather import Outgoing
 from transforms.kafka.read import ReadMessages
 from transforms.kafka.send import SendMessages
-from transforms.keyed.state_cache import measure_entries
-from transforms.keyed.state_writes import check_writes
 from transforms.write.schemas import TIME
 
 
@@ -40,8 +39,7 @@ class CopyFn(beam.DoFn):
 
     def setup(self) -> None:
         """Prepare the worker as the live job's steps do."""
-        measure_entries()
-        check_writes()
+        install()
 
     def process(
         self, element: tuple[str, Chunk], count: Any = beam.DoFn.StateParam(COUNT)

@@ -61,7 +61,6 @@ class ReferenceDetector(AnomalyDetector):
 
     # What `specifiable` keeps.
     init_kwargs: dict[str, Any]
-    _initialized: bool
 
     def __init__(  # noqa: PLR0913 - Beam's four beside ours
         self,
@@ -152,7 +151,9 @@ class ReferenceDetector(AnomalyDetector):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how the detector is made again: its arguments, and its state as bytes."""
-        return _restored, (self.init_kwargs, self.to_bytes() if self._initialized else b"")
+        # Beam runs `__init__` late, when a detector is first used.
+        begun = "_state" in vars(self)
+        return _restored, (self.init_kwargs, self.to_bytes() if begun else b"")
 
     def to_bytes(self) -> bytes:
         """Return the state, as `from_bytes` takes it."""

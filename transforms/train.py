@@ -12,9 +12,9 @@ from apache_beam import pvalue
 
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.snapshots.folder import SnapshotFolder
+from transforms.beam_worker.timer_names import timer_name
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry
-from transforms.keyed.timers import timer_name
 from transforms.learn.inputs import are_labels, narrow
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.learners import Learners

@@ -10,10 +10,7 @@ from collections.abc import Iterable, Sequence
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
 from pipelines.cli.command_line import UsageError
-
-DEFAULT_RUNNER = "apache_beam.runners.portability.fn_api_runner.fn_runner.FnApiRunner"
-"""The in-process runner by its full name: Beam's `DirectRunner` looks for a binary of another
-runner on the network first."""
+from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 
 
 def beam_options(flags: Sequence[str], own: Iterable[str] = ()) -> PipelineOptions:
@@ -45,5 +42,5 @@ def beam_options(flags: Sequence[str], own: Iterable[str] = ()) -> PipelineOptio
         raise UsageError(f"unknown flag {unknown[0]}{hint}")
     standard = options.view_as(StandardOptions)
     if standard.runner is None:
-        standard.runner = DEFAULT_RUNNER
+        standard.runner = IN_PROCESS_RUNNER
     return options

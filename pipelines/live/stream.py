@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from kerneltrack.errors import ConfigError, KerneltrackError
 from kerneltrack.paths import is_local, join, whole
 from pipelines.cli import kafka_options
-from pipelines.cli.beam_options import DEFAULT_RUNNER, beam_options
+from pipelines.cli.beam_options import beam_options
 from pipelines.cli.command_line import UsageError, flags_named
 from pipelines.cli.job_flags import refuse_without
 from pipelines.cli.quiet_file import FLAG
@@ -39,9 +39,10 @@ from pipelines.live.jobs import (
     refuse_shared,
 )
 from pipelines.live.pipeline import Labels, LiveEnds, build, digest, outputs_of
-from pipelines.live.stable_ids import StableIds
 from pipelines.live.status import follow
 from pipelines.topics.admin import Topics
+from transforms.beam_worker.runners import IN_PROCESS_RUNNER
+from transforms.beam_worker.step_ids import use_stable_ids
 from transforms.kafka.formats import RECORD_TIME
 from transforms.keyed.expiry import Expiry
 from transforms.outputs import DEVICES
@@ -67,7 +68,7 @@ DEFAULTS: dict[str, Any] = {
 LARGE = {"max_cache_memory_usage_mb": 256}
 """The same where models keep more than a tracker: references, learners."""
 
-WORKER_MODULE = "transforms.keyed.live_worker"
+WORKER_MODULE = "transforms.beam_worker.live_worker"
 """What workers import before they speak to the runner."""
 
 IDLE = "idle"
@@ -163,7 +164,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
         usual = {**usual, "allow_non_restored_state": True}
     options = _beam_options(beam_flags, usual, runner, place, name, left)
     pipeline = beam.Pipeline(options=options)
-    pipeline.component_id_map = StableIds()  # type: ignore[no-untyped-call]
+    use_stable_ids(pipeline)
     build(pipeline, job, ends)
     make_folder(snapshots)
     result = pipeline.run()
@@ -199,7 +200,7 @@ def _beam_options(
 ) -> PipelineOptions:
     """Return Beam's options with the usual ones and those of the local cluster added."""
     values = given.get_all_options(drop_default=True)
-    if values.get("runner") == DEFAULT_RUNNER:
+    if values.get("runner") == IN_PROCESS_RUNNER:
         del values["runner"]
     if "runner" not in values:
         if not place.beam_flags:

@@ -215,7 +215,7 @@ def test_workers_check_what_they_write(deployed: Deployed, job: str) -> None:
     """They begin with it: Beam's worker logs the flags that it is started with."""
     logged = (deployed.cluster.folder / "logs/taskmanager.log").read_text()
     (options,) = set(re.findall(rf"Pipeline_options: (.*'kerneltrack-{INPUT}-.*)", logged))
-    assert "'beam_plugins': ['transforms.keyed.live_worker']" in options
+    assert "'beam_plugins': ['transforms.beam_worker.live_worker']" in options
 
 
 def test_the_expansion_service_takes_no_class_and_no_large_message(deployed: Deployed) -> None:

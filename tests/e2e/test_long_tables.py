@@ -11,7 +11,6 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli.beam_options import DEFAULT_RUNNER
 from pipelines.cli.main import main
 from pipelines.files import partitioned, workers
 from tests.e2e.jobs import (
@@ -30,12 +29,13 @@ from tests.e2e.jobs import (
     write,
 )
 from tests.report_runs import data_of
+from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 from transforms.partition import large
 
 ROWS = 1_200
 NAMES = ("--model-id", "model_id", "--time", "time", *SMALL)
 LONG = (*NAMES, "--metric", "metric", "--value", "value")
-RUNNER = (f"--runner={DEFAULT_RUNNER}",)
+RUNNER = (f"--runner={IN_PROCESS_RUNNER}",)
 PLACES = ("source", "row")
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli.beam_options import DEFAULT_RUNNER
 from pipelines.cli.command_line import ROWS_EXIT
 from pipelines.cli.main import main
 from pipelines.output_lock import locked_file, locked_folder
 from pipelines.report import write_report
 from pipelines.run_folder import RUN
 from tests.e2e.jobs import COLUMNS, ROOT, SMALL, environment, record_of, sensor_table, track, write
+from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 
 Capture = pytest.CaptureFixture[str]
 OTHER = ["kerneltrack", "other"]
@@ -166,7 +166,7 @@ def test_a_run_is_not_finished_before_its_report(
     assert sorted(os.listdir(tmp_path)) == sorted(os.listdir(run / "out"))
 
 
-@pytest.mark.parametrize("flags", [(), (f"--runner={DEFAULT_RUNNER}",)], ids=["none", "runner"])
+@pytest.mark.parametrize("flags", [(), (f"--runner={IN_PROCESS_RUNNER}",)], ids=["none", "runner"])
 def test_a_clock_that_jumps_changes_nothing(
     flags: tuple[str, ...], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from kerneltrack import codec
 from kerneltrack.snapshots.folder import SnapshotFolder
-from pipelines.cli.beam_options import DEFAULT_RUNNER
 from pipelines.cli.main import main
 from pipelines.files import partitioned, workers
 from tests.e2e.jobs import (
@@ -29,9 +28,10 @@ from tests.e2e.jobs import (
     track,
     write,
 )
+from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 from transforms.partition import large
 
-RUNNER = (f"--runner={DEFAULT_RUNNER}",)
+RUNNER = (f"--runner={IN_PROCESS_RUNNER}",)
 ALL = ("--learner", "ridge", "--window", "5", "--drift", "--reference", "first")
 MORE = ("--reference-rows", "256", "--metrics-window", "7", "--snapshot-every", "9")
 

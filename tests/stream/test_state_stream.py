@@ -20,9 +20,9 @@ from apache_beam.runners.worker import sdk_worker
 from apache_beam.runners.worker.statecache import StateCache
 
 from tests.stream.test_state_writes import KEYS, Runner, Worker
-from transforms.keyed.state_requests import Outbox
-from transforms.keyed.state_stream import StateStream, StreamError
-from transforms.keyed.state_writes import check_writes
+from transforms.beam_worker.install import install
+from transforms.beam_worker.state_requests import Outbox
+from transforms.beam_worker.state_stream import StateStream, StreamError
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 PATIENCE = 30.0
@@ -213,7 +213,7 @@ def test_where_nobody_is_none_is_opened(address: str) -> None:
 
 
 def test_values_far_larger_than_windows_come_whole() -> None:
-    check_writes()
+    install()
     service = Runner()
     endless = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     server = grpc.server(ThreadPoolExecutor(2), options=endless)
@@ -236,7 +236,7 @@ def test_values_far_larger_than_windows_come_whole() -> None:
 @pytest.mark.parametrize("credentials", [None, grpc.local_channel_credentials()])
 def test_beams_own_stream_is_behind_it(credentials: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Where TLS is asked for, and where nobody speaks HTTP/2."""
-    check_writes()
+    install()
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
 

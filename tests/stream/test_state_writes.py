@@ -36,9 +36,10 @@ from pipelines.cli.beam_options import beam_options
 from pipelines.live.jobs import Place
 from pipelines.live.stream import WORKER_MODULE, _beam_options
 from tests.stream.running import make_rows, track
-from transforms.keyed import state_writes
-from transforms.keyed.sampling import PERIOD
-from transforms.keyed.state_writes import StateError, check_writes
+from transforms.beam_worker import state_writes
+from transforms.beam_worker.install import install
+from transforms.beam_worker.sampling import PERIOD
+from transforms.beam_worker.state_writes import StateError
 from transforms.track.log import KEPT
 
 # Beam's thread that reads the stream ends as the stream does.
@@ -138,7 +139,7 @@ class Worker:
 @pytest.fixture
 def runner() -> Iterator[tuple[Runner, Worker]]:
     """A runner's service of state and a worker that speaks to it."""
-    check_writes()
+    install()
     service = Runner()
     server = grpc.server(ThreadPoolExecutor(2))
     beam_fn_api_pb2_grpc.add_BeamFnStateServicer_to_server(service, server)
@@ -266,12 +267,13 @@ def test_workers_of_a_live_job_begin_with_it() -> None:
     code = (
         "import sys\n"
         "from apache_beam.runners.worker import sdk_worker, sdk_worker_main\n"
-        "assert not hasattr(sdk_worker.GrpcStateHandler, 'checks_writes')\n"
+        "print(sdk_worker.GrpcStateHandler.start.__module__)\n"
         f"sdk_worker_main._import_beam_plugins({plugins[1:]!r})\n"
-        "print(sdk_worker.GrpcStateHandler.checks_writes)\n"
+        "print(sdk_worker.GrpcStateHandler.start.__module__)\n"
         "from apache_beam.runners.worker.statesampler import StateSampler\n"
         "from apache_beam.utils.counters import CounterFactory\n"
         "print(StateSampler('bundle', CounterFactory()).sampling_period_ms)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"True\n{PERIOD}\n"
+    beams, ours = sdk_worker.__name__, "transforms.beam_worker.state_requests"
+    assert done.stdout == f"{beams}\n{ours}\n{PERIOD}\n"

@@ -1,8 +1,7 @@
-"""Timers of stateful steps: what they are called, and whether they fire in time."""
+"""Timers of stateful steps: the worker's own clock, and whether they fire in time."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,17 +30,6 @@ def standing_at(now: float) -> Iterator[None]:
         yield
     finally:
         _STANDS_AT.pop()
-
-
-def timer_name(pipeline: Any) -> str:
-    """Return a name for the timer of the transform that is being applied, made of its label.
-
-    The in-process runner fuses stateful steps into one stage and keeps the timers of a stage that
-    have one name in one buffer: with one name for several steps rows would be lost. The label is
-    what a pipeline must keep for its state to be found again anyway.
-    """
-    label = pipeline._current_transform().full_label
-    return re.sub(r"\W+", "_", label) + "_end"
 
 
 def in_time(timer: Any, due: Any, span: float, seen: float = 0.0) -> bool:

@@ -26,10 +26,9 @@ from apache_beam.utils.windowed_value import WindowedValue
 from kerneltrack import codec
 from kerneltrack.errors import DataError
 from kerneltrack.snapshots.folder import SnapshotFolder
+from transforms.beam_worker.install import install
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry, KeptModel, recall
-from transforms.keyed.state_cache import measure_entries
-from transforms.keyed.state_writes import check_writes
 from transforms.keyed.timers import in_time, set_within, wall_clock
 from transforms.learn.inputs import are_labels
 from transforms.learn.learner import Learning, begin, decode, encode_snapshot, last_written
@@ -124,8 +123,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
 
     def setup(self) -> None:
         """Prepare the worker that this runs in."""
-        measure_entries()
-        check_writes()
+        install()
 
     # ---- a bundle ----
 

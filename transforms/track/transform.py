@@ -26,10 +26,10 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 from transforms.arguments import check_collection, check_kind
+from transforms.beam_worker.timer_names import timer_name
 from transforms.chunks import Chunk
 from transforms.keyed.expiry import Expiry
 from transforms.keyed.silence import SilentAfter
-from transforms.keyed.timers import timer_name
 from transforms.learn.inputs import narrow_labels
 from transforms.learn.plan import LearnLabels, Plan
 from transforms.outputs import (

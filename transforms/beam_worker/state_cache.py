@@ -1,4 +1,17 @@
-"""How Beam's cache of state measures its entries: each as it is, and quickly."""
+"""How Beam's cache of state measures its entries: each as it is, and quickly.
+
+It measures each value that it takes, with objsize, which by default first collects the globals of
+all loaded modules so as to leave them out: .3 to 1 ms a value, several for each message; without
+them .03. What state holds refers to no module's globals but through types, modules and functions,
+which Beam leaves out itself: the sizes are the same. What an entry takes besides its value, several
+times as much as an empty cell, it does not count: 64 MB of what models that came and went leave
+behind would be 400 MB of memory. What our cells hold most often, flat entries in a list, is added
+up here: 18 microseconds for the cells of a device in place of 90.
+
+Changes: `statecache.objsize`.
+Needless once: Beam measures without modules' globals and counts what an entry takes. No issue asks
+for that; apache/beam#28802 collects what else the cache should do better.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +23,16 @@ from apache_beam.runners.worker import statecache
 
 from transforms.chunks import Chunk
 
+VERSIONS = ("2.76", "2.77")
+WITHOUT = "reads and writes of state take longer, and its cache more memory than its bound"
+
 ENTRY = 400
 """Bytes of an entry of the cache beside its value: its keys and the table's own."""
 
 
 def measure_entries() -> None:
-    """Let the cache of this process's Beam worker measure an entry whole, and nothing else.
-
-    As often as it is called: the second time changes nothing.
-
-    It measures each value that it takes, with objsize, which by default first collects the globals
-    of all loaded modules so as to leave them out: .3 to 1 ms a value, several for each message.
-    What state holds refers to no module's globals but through types, modules and functions, which
-    Beam leaves out itself: the sizes are the same. What an entry takes beside its value, several
-    times as much as an empty cell, it does not count: 64 MB of what models that came and went leave
-    behind would be 400 MB of memory. What our cells hold most often, flat entries in a list, is
-    added up here, in a fifth of the time; all else by objsize.
-    """
+    """Let the cache of this process's Beam worker measure an entry whole, and nothing else."""
     beam = vars(statecache)
-    if isinstance(beam["objsize"], SimpleNamespace):
-        return
     value_size = beam["objsize"].get_deep_size
 
     def entry_size(*values: Any, **how: Any) -> int:

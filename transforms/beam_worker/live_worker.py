@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from transforms.keyed.sampling import sample_often
-from transforms.keyed.state_writes import check_writes
+from transforms.beam_worker.install import install
 
-check_writes()
-sample_often()
+install()

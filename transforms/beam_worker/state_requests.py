@@ -4,6 +4,10 @@ All that a bundle writes is sent when the first answer is waited for: one piece 
 message at a time (see `state_stream`). Nothing else changes: Beam's handler numbers requests and
 finds the answers' owners, the runner is as it is. Where the other side does not take the stream, or
 wants TLS, Beam's own is used.
+
+Part of `state_writes`, which says when a request is waited for.
+Changes: `GrpcStateHandler.start` and its queue, and the factory that makes handlers.
+Needless once: requests for state travel in batches (apache/beam#18494, open since 2019).
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from typing import Any
 from apache_beam.portability.api import beam_fn_api_pb2
 from apache_beam.runners.worker import sdk_worker
 
-from transforms.keyed.state_stream import StateStream, StreamError
+from transforms.beam_worker.state_stream import StateStream, StreamError
 
 MOST_HELD = 1 << 20
 """Bytes of requests that are held at most until they are sent."""
@@ -71,12 +75,10 @@ class Outbox:
 def send_together() -> None:
     """Let this process's Beam worker speak to the runner's state by streams of our own.
 
-    Those that it opens from now on, that is; once is enough.
+    Those that it opens from now on, that is.
     """
     handler: Any = sdk_worker.GrpcStateHandler
     factory: Any = sdk_worker.GrpcStateHandlerFactory
-    if getattr(handler, "sends_together", False):
-        return
     start, create = handler.start, factory.create_state_handler
     opening = threading.local()
 
@@ -101,7 +103,6 @@ def send_together() -> None:
 
     factory.create_state_handler = create_known
     handler.start = start_together
-    handler.sends_together = True
 
 
 def _opened(handler: Any, address: str, worker: str | None) -> Outbox | None:

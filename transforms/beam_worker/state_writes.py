@@ -4,6 +4,11 @@ Beam's own worker waits for the answer to the last write of each cell and does n
 write that the runner refused is lost without a word. If no answer comes it waits for ever, even
 when the stream of answers is gone. Here all writes of a bundle are sent, then all answers are
 waited for: not a way to the runner and back for each model.
+
+Changes: `GrpcStateHandler` of `sdk_worker` and how `bundle_processor` commits bags; and with
+`state_requests` the stream that requests go by.
+Needless once: apache/beam#39992 (bundles fail on state write errors) is released, for errors; no
+issue asks for a limit to the waiting.
 """
 
 from __future__ import annotations
@@ -18,7 +23,10 @@ import grpc  # type: ignore[import-untyped]
 from apache_beam.runners.worker import bundle_processor, sdk_worker
 
 from kerneltrack.errors import KerneltrackError
-from transforms.keyed.state_requests import ENDED, Outbox, send_together
+from transforms.beam_worker.state_requests import ENDED, Outbox, send_together
+
+VERSIONS = ("2.76", "2.77")
+WITHOUT = "state goes by gRPC's own stream, slower, and a write that is refused is not noticed"
 
 LIMIT = 120.0
 """Seconds that an answer may take: RocksDB may be busy, and a checkpoint holds writes up."""
@@ -85,7 +93,7 @@ class _Answer(sdk_worker._Future[Any]):
 
 
 def check_writes() -> None:
-    """Let this process's Beam worker end a bundle whose state is not written; once is enough.
+    """Let this process's Beam worker end a bundle whose state is not written.
 
     A bundle is reported as done only when the answers to all its writes have come, and none is an
     error. Else it fails, and Flink makes the job go back to its checkpoint. Reads have the same
@@ -93,8 +101,6 @@ def check_writes() -> None:
     too where this was called before the stream was opened (`live_worker`), else by the limit.
     """
     handler: Any = sdk_worker.GrpcStateHandler
-    if getattr(handler, "checks_writes", False):
-        return
     start, request_one = handler.start, handler._request
     process = handler.process_instruction_id
 
@@ -142,7 +148,6 @@ def check_writes() -> None:
     handler.start = watched_start
     handler._request = checked_request
     handler.process_instruction_id = checked_bundle
-    handler.checks_writes = True
     send_together()
 
 
