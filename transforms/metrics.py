@@ -24,6 +24,11 @@ UNREFERENCED = "models_without_reference"
 SCORED_AGAIN = "rows_scored_again"
 """Counter of rows that are scored by a model that has learned from them; set of these models."""
 
+CALLS = "calls"
+"""Counter of calls of the trackers, each with the rows of all models that have some by then."""
+MODELS_CALLED = "models_called"
+"""Counter of the models with rows in these calls, added up."""
+
 TALLY: Counter[str] = Counter()
 """Totals of this process. In-process runners report metrics only when the job has ended; the
 status line reads this meanwhile. Nothing else may: no result depends on it."""

@@ -45,6 +45,8 @@ class Results:
         snapshots: The models' bytes at the boundaries that were passed.
         without_mode: Rows of modes that references have no room for.
         idle: Rows that do not meet the condition while which rows are judged.
+        calls: Rounds with rows: calls of the trackers.
+        models_called: Models with rows in these, added up.
     """
 
     features: Features
@@ -57,6 +59,8 @@ class Results:
     snapshots: dict[int, list[bytes]] = dataclasses.field(default_factory=_lists)
     without_mode: int = 0
     idle: int = 0
+    calls: int = 0
+    models_called: int = 0
 
     def scores_at(self, places: npt.NDArray[np.int64]) -> Scores | None:
         """Return what references say of some rows; None where there are none."""

@@ -297,6 +297,8 @@ class _Rounds:
     def _run(self, which: IntArray, starts: IntArray, stops: IntArray) -> None:
         """Run pieces of models through all that works on rows."""
         models, spec = self._models, self._work.spec
+        self._found.calls += 1
+        self._found.models_called += len(which)
         # Each tracker's index of the first row, where anything goes by it.
         before = which
         if self._work.frozen or models.reference is not None:

@@ -21,6 +21,7 @@ from kerneltrack.learners.common.board import losses_of_chances
 from kerneltrack.paths import join
 from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.index import count_models
+from pipelines.calls import Calls
 from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.files.local_times import local_times_text
 from pipelines.job import JobError
@@ -349,6 +350,8 @@ def summary(record: dict[str, Any], more: Sequence[str], report: str) -> str:
     )
     text += local_times_text(record)
     text += apart_text(counts)
+    if record["calls"] is not None:
+        text += f"\ntracked in {Calls(**record['calls'])}"
     if counts["mended"]:
         text += f"\n{counts['mended']:,} diverging updates were replaced by safe ones"
     if "models_resumed" in counts:

@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import kerneltrack
 from kerneltrack.errors import path_text
 from kerneltrack.monitor.reference import ReferenceSpec
+from pipelines.calls import Calls
 from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
@@ -218,6 +219,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         found = counts(args.output, totals, parts, job.learner, late)
         judged, failed = outcome.judge(found, allowed), failures_of(args.output)
         span = time_span(args.output, FEATURES)
+        calls = Calls.of(totals)
         odd = span_warnings(span, columns.sequence)
         record = {
             "kerneltrack": kerneltrack.__version__,
@@ -232,6 +234,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             "warnings": [*warnings, *odd],
             **outcome.record_of(judged, allowed),
             "counts": found,
+            "calls": calls and calls._asdict(),
             "failures": failure_reasons(failed),
             **span,
             **missing_values(totals, columns),

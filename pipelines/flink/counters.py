@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
+from pipelines.calls import Calls
 from pipelines.flink.client import Flink
+from transforms.metrics import CALLS, MODELS_CALLED
 from transforms.outputs import OUTPUTS
 
 PREFIX = "kerneltrack_"
@@ -40,7 +43,7 @@ OTHERS = {
 """Counters that are shown once there is something to show, in words."""
 
 LAGS = "lag_milliseconds"
-KNOWN = (*ROWS, *OTHERS, LAGS)
+KNOWN = (*ROWS, *OTHERS, LAGS, CALLS, MODELS_CALLED)
 
 
 def counters(flink: Flink, job: str) -> Counter[str]:
@@ -83,15 +86,17 @@ def mean_lag(totals: Mapping[str, int]) -> float | None:
     return totals.get(LAGS, 0) / tracked / MILLISECONDS if tracked else None
 
 
-def shown(totals: Mapping[str, int]) -> dict[str, int | float | None]:
+def shown(totals: Mapping[str, int]) -> dict[str, Any]:
     """Return counters as `kerneltrack cluster status --json` has them."""
-    found: dict[str, int | float | None] = {name: totals.get(name, 0) for name in ROWS}
-    lag = mean_lag(totals)
+    found: dict[str, Any] = {name: totals.get(name, 0) for name in ROWS}
+    lag, calls = mean_lag(totals), Calls.of(totals)
     found |= {"rows_waiting": waiting(totals), "mean_lag": None if lag is None else round(lag, 3)}
+    if calls is not None:
+        found["calls"] = calls._asdict()
     return found | {name: totals[name] for name in OTHERS if totals.get(name, 0) > 0}
 
 
-def describe(found: Mapping[str, int | float | None]) -> str:
+def describe(found: Mapping[str, Any]) -> str:
     """Write what `shown` returned in words."""
     lag = found["mean_lag"]
     lines = [
@@ -103,6 +108,8 @@ def describe(found: Mapping[str, int | float | None]) -> str:
         f"{found['dead_letters']:,} dead letters",
         f"mean lag {'-' if lag is None else f'{lag:,.1f} s'}",
     ]
+    if "calls" in found:
+        lines.append(str(Calls(**found["calls"])))
     return ", ".join([*lines, *extras(found)])
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError
+from pipelines.calls import Calls
 from pipelines.cli import kafka_options
 from pipelines.cli.command_line import SIGNAL_EXIT, UsageError
 from pipelines.cluster.folder import named_cluster
@@ -234,8 +235,10 @@ class Line:
         self._at = time.monotonic()
 
     def end(self) -> None:
-        """Say at the end how many messages were refused."""
+        """Say at the end how many messages were refused, and how the trackers were called."""
         self.clear()
+        if (calls := Calls.of(self._steps.counts)) is not None:
+            say(f"tracked in {calls} since the start")
         if self._steps.refused:
             self._say_refused()
 

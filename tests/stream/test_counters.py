@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.stream.running import make_rows, step_through
+from pipelines.calls import Calls
+from tests.stream.running import Step, make_rows, step_through
 from transforms.metrics import MOST_LAG, MOST_UNITS, TALLY, count_lags, count_losses
 from transforms.track.order import Order
 
@@ -53,3 +54,17 @@ def test_the_keyed_step_counts_what_it_gives(live: bool, tally: None) -> None:
     assert TALLY["evicted"] == (features["evicted"] >= 0).sum()
     # A job over files tells of rows of long ago: they lag nothing.
     assert TALLY["lag_milliseconds"] == (199 * MOST_LAG * 1000 if live else 0)
+
+
+def test_calls_are_counted_with_their_models(tally: None) -> None:
+    """One call for all devices of a bundle."""
+    step = Step(order=Order(max_disorder=1.0))
+    first, *later = make_rows(63).cut([40, 10, 10, 3])
+    step.push_all([(key, first) for key in ("a", "b", "c")])
+    assert (TALLY["calls"], TALLY["models_called"]) == (1, 3)
+    step.push_all([(key, later[0]) for key in ("a", "b")])
+    assert (TALLY["calls"], TALLY["models_called"]) == (2, 5)
+    step.push("a", later[1])
+    step.push("b", later[1])
+    assert (TALLY["calls"], TALLY["models_called"]) == (4, 7)
+    assert Calls.of(TALLY) == (4, round(TALLY["rows_tracked"] / 4, 1), 1.8)

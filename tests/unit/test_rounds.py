@@ -236,3 +236,20 @@ def _joined(parts: list[dict[str, str]], name: str) -> str:
 
 def _plain(own: Results, name: str) -> str:
     return repr(getattr(own, name).get(0, []))[1:-1].replace(", ", "")
+
+
+def test_rounds_are_counted_and_the_models_in_them() -> None:
+    """Windows of 40 s cut 100 rows, one a second, into three; the other model has 30 s."""
+    work = Work(
+        spec=TRACKERS["okfeb"], measure=MeasuredWindows(size=40 * SECOND, period=40 * SECOND)
+    )
+    rows = np.random.default_rng(5).normal(size=(130, WIDTH))
+    times = np.concatenate([np.arange(100), np.arange(30)]) * SECOND
+    models = Models.of(work, ["a", "b"], [first_of(work, key, rows) for key in "ab"])
+    starts, stops = np.array([0, 100]), np.array([100, 130])
+    found = run_models(models, rows, times, starts, stops, [math.inf] * 2)
+    assert (found.calls, found.models_called) == (3, 4)
+    plain = Work(spec=TRACKERS["okfeb"])
+    models = Models.of(plain, ["a", "b"], [first_of(plain, key, rows) for key in "ab"])
+    found = run_models(models, rows, times, starts, stops, [math.inf] * 2)
+    assert (found.calls, found.models_called) == (1, 2)

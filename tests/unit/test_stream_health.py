@@ -163,5 +163,10 @@ def test_what_a_job_has_counted_is_told_in_words() -> None:
         ", mean lag -, 70 left out since the snapshots know them, 10 duplicates left out, "
         "2 episodes"
     )
+    calls = {**TRACKED, "calls": 750, "models_called": 1500}
+    assert shown(calls)["calls"] == {"many": 750, "rows": 4.0, "devices": 2.0}
+    assert describe(shown({**calls, "episodes": 1})).endswith(
+        ", mean lag 1.5 s, 750 calls of 4 rows and 2 devices on average, 1 episode"
+    )
     # Rows that waited through a restart were read before it.
     assert shown({"rows_read": 5, "rows_tracked": 9})["rows_waiting"] == 0

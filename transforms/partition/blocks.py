@@ -36,7 +36,7 @@ from transforms.track.emit import Output, Ran, emit_events, emit_refused, failur
 from transforms.track.order import MERGE
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.step import TrackFn
-from transforms.track.totals import count_totals
+from transforms.track.totals import count_calls, count_totals
 
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""
@@ -208,6 +208,7 @@ def _track(fn: TrackFn, block: SortedRows, merged: bool, made: Started) -> Block
     x, times = ready.rows.column("x"), _times_of(ready.rows)
     until = [np.inf] * len(models)
     found = run_models(models, x, times, ready.starts, ready.stops, until)
+    count_calls(found)
     count_totals(work.spec, before, models.block.column("counts"))
     _tell_unreferenced(models)
     states = states_of(models)

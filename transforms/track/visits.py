@@ -33,7 +33,7 @@ from transforms.track.log import Waiting
 from transforms.track.order import Order
 from transforms.track.packed import Packed, PackedBundle, checked, fits, pack, unpack
 from transforms.track.refusals import Refusals
-from transforms.track.totals import count_totals
+from transforms.track.totals import count_calls, count_totals
 
 IntArray = npt.NDArray[np.int64]
 
@@ -275,6 +275,7 @@ def run_slices(
         last = until if stop == many else [-math.inf] * len(models)
         times = part.column("time") if part.has("time") else None
         found = run_models(models, part.column("x"), times, own[:-1], own[1:], last)
+        count_calls(found)
         yield from emit(refusals, Ran(models, part, own[:-1], own[1:], found), lags)
     count_totals(refusals.work.spec, before, models.block.column("counts"))
 
