@@ -127,7 +127,7 @@ class RowCall:
         given = arguments_of(loop, words_of([state]), all_rows(self._row), out)
         self._kept = (state, given)
         self._arguments = tuple(laid_out(argument) for argument in given)
-        self._function = function(loop.name)
+        self._name, self._function = loop.name, function(loop.name)
 
     def __call__(self, row: npt.ArrayLike) -> Outputs:
         """Run a row of D numbers; `out.valid` says whether it was taken.
@@ -144,7 +144,7 @@ class RowCall:
         out.valid[0] = out.informative[0] = out.initial[0] = False
         out.evicted[0] = -1
         if self._function(*self._arguments) == NO_MEMORY:
-            raise MemoryError("no room for the scratch space of a row")
+            raise MemoryError(f"no room for the scratch space of {self._name}")
         return out
 
 
