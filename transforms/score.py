@@ -37,7 +37,7 @@ from transforms.track.features import (
     tell_episodes,
 )
 from transforms.track.merge import merge_times
-from transforms.track.visits import SLICE_ROWS
+from transforms.track.slices import SLICE_ROWS
 from transforms.track.windows import MeasureMismatch, mismatch_chunk
 
 MODELS_AT_HAND = 256

@@ -40,10 +40,11 @@ from transforms.learn.learners import Learners, outputs_of
 from transforms.learn.plan import Plan
 from transforms.outputs import DEVICES, EPISODES, FAILURES, FEATURES, LATE, SNAPSHOTS
 from transforms.track.devices import device_chunk
-from transforms.track.emit import Ran, emit
+from transforms.track.emit import emit
 from transforms.track.merge import merge_times
 from transforms.track.order import DROP, MERGE, Order
 from transforms.track.refusals import Refusals
+from transforms.track.slices import Ran
 
 EARLY = 0.001
 """Seconds by which a timer may be early."""
@@ -476,7 +477,7 @@ class Alone:
         if rows is None:
             rows = _no_rows(width)
         features = []
-        for output in emit(self._refusals, Ran(models, rows, starts, stops, found), lags=False):
+        for output in emit(self._refusals, Ran(models, rows, starts, stops, found)):
             name, value = named(output)
             self._keep(name, value)
             if name == FEATURES:

@@ -151,7 +151,7 @@ LIMITS = (
     ("transforms.track.keyed_fn", "MOST_BYTES", (1, 4000)),
     ("transforms.track.visits", "MOST_BYTES", (1, 4000)),
     ("transforms.track.visits", "MOST_ROWS", (1, 10, 60)),
-    ("transforms.track.visits", "SLICE_ROWS", (1, 5, 30)),
+    ("transforms.track.slices", "SLICE_ROWS", (1, 5, 30)),
     ("transforms.learn.learners", "SLICE_ROWS", (1, 7, 50)),
     ("transforms.keyed.last_written", "MOST_KEPT", (0, 5000)),
 )

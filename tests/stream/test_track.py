@@ -27,7 +27,7 @@ from tests.stream.running import (
     step_through,
     track,
 )
-from transforms.track import visits
+from transforms.track import slices
 from transforms.track.order import Order
 from transforms.track.transform import TrackSubspace
 
@@ -101,7 +101,7 @@ def test_equal_times_are_ordered_by_sequence_then_source_then_row(
 
 
 def test_a_model_longer_than_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visits, "SLICE_ROWS", 300)
+    monkeypatch.setattr(slices, "SLICE_ROWS", 300)
     rows = make_rows(605, seed=1)
     outcome = track([("m", chunk) for chunk in rows.cut([250])])
     assert sorted(len(chunk) for chunk in outcome.features["m"]) == [5, 300, 300]

@@ -8,6 +8,7 @@ import pytest
 
 from kerneltrack.trackers.common.first_rows import MOST_TOGETHER
 from kerneltrack.trackers.common.scaling import standard_scaling
+from transforms.chunks import Chunk
 from transforms.partition.blocks import BLOCK_BYTES, BLOCK_ROWS, blocks_of
 from transforms.track.sorted_rows import SortedRows
 
@@ -29,9 +30,8 @@ def test_scaling_together_is_scaling_alone(count: int, width: int) -> None:
 def test_blocks_are_cut_by_rows_and_by_the_bytes_of_their_states() -> None:
     names = [f"m{i}" for i in range(6)]
     lengths = [10, BLOCK_ROWS, 10, 10, 10, 10]
-    stops = np.cumsum(lengths).tolist()
-    starts = [stop - length for stop, length in zip(stops, lengths, strict=True)]
-    rows = SortedRows(names, starts, stops, pa.record_batch({"x": pa.nulls(stops[-1])}))
+    edges = np.cumsum([0, *lengths])
+    rows = SortedRows(names, edges, Chunk(pa.record_batch({"x": pa.nulls(edges[-1])})))
     by_rows = [range(1), range(1, 2), range(2, 6)]
     assert list(blocks_of(rows, 8)) == by_rows
     assert list(blocks_of(rows, BLOCK_BYTES // 4)) == by_rows

@@ -1,8 +1,8 @@
 """Models whose rows are all there, block by block: `Steps` without what Python costs for each.
 
 A block is the rows of consecutive models. They go through `kerneltrack.fleet` together, become one
-chunk of features, and their states are columns. A single model is a block of one; one too large for
-a block goes slice by slice.
+chunk of features, and their states are columns. A single model is a block of one; one with more
+rows than a block has goes part by part.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from kerneltrack.fleet.conditions import whole_rows
 from kerneltrack.fleet.forward_fill import LastValues, hold_each
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
-from kerneltrack.fleet.run import run_models
 from kerneltrack.fleet.states import States, states_of
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk
 from transforms.failures import Failures, unreadable
-from transforms.learn.learners import Last, LearnedModels, bytes_of
+from transforms.learn.learners import Last, LearnedModels, Learners, bytes_of
 from transforms.metrics import count_unreferenced
 from transforms.outputs import FAILURES, FEATURES, SNAPSHOTS
 from transforms.partition.steps import Started, Steps
-from transforms.track.admission import Admitted, Refused, admit_all
-from transforms.track.emit import Output, Ran, emit_events, emit_refused, failures, features_of
+from transforms.track.admission import Refused, admit_all
+from transforms.track.emit import Output, emit_events, emit_refused, failures, features_of
 from transforms.track.order import MERGE
+from transforms.track.slices import run_slices
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.step import TrackFn
-from transforms.track.totals import count_calls, count_totals
 
 BLOCK_ROWS = 65_536
 """Rows of a block at most."""
@@ -49,15 +48,17 @@ class Block(NamedTuple):
 
     Attributes:
         names: Its models, in order.
-        states: States of those that have one, in order; None where the only model is too large.
+        states: States of those that have one, in order; None where nothing was made of any, or more
+            comes of them.
         places: Of each model its place in `states`; None without.
         lengths: Features of each model.
         features: These, one model's after the other; None without any.
         emitted: What some tell of besides, by name: failures, episodes, alerts, windows.
-        snapshots: Those at boundaries, by name.
+        snapshots: Those at boundaries, by name, with the last of its parts.
         learned: What came of the learners; None without.
-        learners: Their last snapshots, by place in `names`; None of a model that has none.
-        large: Rows of the only model, if it is too large for a block: nothing has run.
+        learners: Their last snapshots, by place in `names`; None of a model that has none. Empty
+            where more comes.
+        last: Whether nothing more comes of its models.
     """
 
     names: Sequence[str]
@@ -69,7 +70,7 @@ class Block(NamedTuple):
     snapshots: dict[str, list[bytes]]
     learned: LearnedModels | None = None
     learners: Sequence[Last | None] = ()
-    large: Chunk | None = None
+    last: bool = True
 
     @property
     def plain(self) -> bool:
@@ -102,31 +103,24 @@ def blocks_of(rows: SortedRows, size: int) -> Iterator[range]:
         rows: The models' rows.
         size: Bytes of a model's state.
     """
-    most, first = BLOCK_BYTES // size, 0
-    for place in range(len(rows.names)):
-        if place > first and (
-            place - first >= most or rows.stops[place] - rows.starts[first] > BLOCK_ROWS
-        ):
+    most, first, edges = BLOCK_BYTES // size, 0, rows.edges.tolist()
+    for place in range(1, len(rows.names)):
+        if place - first >= most or edges[place + 1] - edges[first] > BLOCK_ROWS:
             yield range(first, place)
             first = place
-    if first < len(rows.names):
-        yield range(first, len(rows.names))
+    yield range(first, len(rows.names))
 
 
 def run_blocks(steps: Steps, rows: SortedRows, labels: Mapping[str, Chunk]) -> Iterator[Block]:
     """Run the models of a partition, with delayed labels by model, block by block."""
-    narrow = "channel" in rows.body.schema.names
+    narrow = rows.rows.has("channel")
     anew = steps.order.waits_for_end and steps.track.begins_anew
     merged = steps.order.duplicates == MERGE and (narrow or anew)
     if merged:
         rows = rows.merged(len(steps.track.work.channels))
-    width = rows.slice(0, 1).column("x").shape[1]
+    width = rows.rows.slice(0, 1).column("x").shape[1]
     for places in blocks_of(rows, _bytes_of(steps, width)):
-        block = _part(rows, places)
-        if len(block.body) > BLOCK_ROWS:
-            yield Block(block.names, None, [None], [0], None, {}, {}, large=Chunk(block.body))
-        else:
-            yield run_block(steps, block, merged, labels)
+        yield from run_block(steps, rows.part(places), merged, labels)
 
 
 def _bytes_of(steps: Steps, width: int) -> int:
@@ -139,18 +133,6 @@ def _bytes_of(steps: Steps, width: int) -> int:
     return size
 
 
-def _part(rows: SortedRows, places: range) -> SortedRows:
-    """Return the rows of some models."""
-    own = slice(places[0], places[-1] + 1)
-    start, stop = rows.starts[own][0], rows.stops[own][-1]
-    return SortedRows(
-        rows.names[own],
-        [place - start for place in rows.starts[own]],
-        [place - start for place in rows.stops[own]],
-        rows.body.slice(start, stop - start),
-    )
-
-
 class _ReadyModels(NamedTuple):
     """Models of a block that have begun, and their rows.
 
@@ -158,70 +140,85 @@ class _ReadyModels(NamedTuple):
         models: The models.
         which: (m,) their places in the block.
         rows: Theirs, one model's after the other.
-        starts: (m,) place of each one's first row.
-        stops: (m,) place after its last.
+        edges: (m + 1,) place of each one's first row, and the end.
     """
 
     models: Models
     which: IntArray
     rows: Chunk
-    starts: IntArray
-    stops: IntArray
+    edges: IntArray
 
 
-def run_block(steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str, Chunk]) -> Block:
-    """Run a block of models, `merged` as of `admit`, with delayed labels by model."""
-    made = steps.start(block.names, labels)
-    tracked, learners = _track(steps.track, block, merged, made), made.learners
-    if learners is None:
-        return tracked
+def run_block(
+    steps: Steps, block: SortedRows, merged: bool, labels: Mapping[str, Chunk]
+) -> Iterator[Block]:
+    """Run a block of models, `merged` as of `admit_all`, with delayed labels by model.
+
+    Yields:
+        What came of it; of one model with more rows than a block has, what came of each part.
+    """
+    made, plan = steps.start(block.names, labels), steps.track.plan
+    # Rows that wait for labels are copied for each part that learners take.
+    size = BLOCK_ROWS if plan is None else max(BLOCK_ROWS, plan.rows_at_once)
+    early: dict[str, list[bytes]] = {}
+    for part in _track(steps.track, block, merged, made, size):
+        came = part if made.learners is None else _learn(steps.track, made.learners, part)
+        for name, data in came.snapshots.items():
+            early.setdefault(name, []).extend(data)
+        yield came._replace(snapshots=early if came.last else {})
+
+
+def _learn(fn: TrackFn, learners: Learners, tracked: Block) -> Block:
+    """Let learners take the features of a block, or of a part of one."""
     if tracked.features is not None:
         which = np.flatnonzero(tracked.lengths)
         lengths = np.array(tracked.lengths)[which]
         ends = np.cumsum(lengths)
-        rows = steps.track.narrow(Chunk(tracked.features))
-        learners.take(rows, which, ends - lengths, ends)
-    last = learners.end()
+        learners.take(fn.narrow(Chunk(tracked.features)), which, ends - lengths, ends)
+    last = learners.end() if tracked.last else ()
     learned = learners.came()
     for place, lost in learned.failures.items():
-        emitted = tracked.emitted.setdefault(block.names[place], [])
+        emitted = tracked.emitted.setdefault(tracked.names[place], [])
         emitted += [TaggedOutput(FAILURES, Failures(batch)) for batch in lost]
     for place, data in learned.snapshots.items():
-        tracked.snapshots.setdefault(block.names[place], []).extend(data)
+        tracked.snapshots.setdefault(tracked.names[place], []).extend(data)
     return tracked._replace(learned=learned, learners=last)
 
 
-def _track(fn: TrackFn, block: SortedRows, merged: bool, made: Started) -> Block:
-    """Run a block of models through their trackers."""
-    work, names = fn.work, block.names
+def _track(
+    fn: TrackFn, block: SortedRows, merged: bool, made: Started, size: int
+) -> Iterator[Block]:
+    """Run a block of models through their trackers, so many rows at a time at most."""
+    names = block.names
     admitted = admit_all(fn.refusals, block, [clock for clock, _ in made.known], merged)
     refused = list(admitted.refused)
-    ready = _new_models(fn, names, admitted, made, refused)
+    ready = _new_models(fn, admitted.block, made, refused)
     emitted: list[TaggedOutput[str, Any]] = [
         failures(names[model], rows, reasons, counted_as)
         for model, rows, reasons, counted_as in refused
     ]
+    nothing = [None] * len(names)
     if ready is None:
-        return Block(names, None, [None] * len(names), [0] * len(names), None, *_by_name(emitted))
-    models = ready.models
-    before = models.block.column("counts").copy()
-    x, times = ready.rows.column("x"), _times_of(ready.rows)
-    until = [np.inf] * len(models)
-    found = run_models(models, x, times, ready.starts, ready.stops, until)
-    count_calls(found)
-    count_totals(work.spec, before, models.block.column("counts"))
-    _tell_unreferenced(models)
-    states = states_of(models)
-    ran = Ran(models, ready.rows, ready.starts, ready.stops, found)
-    features, edges = features_of(ran, lags=False)
-    emitted += [*emit_refused(fn.refusals, ran), *emit_events(ran)]
-    places: list[int | None] = [None] * len(names)
-    for place, model in enumerate(ready.which.tolist()):
-        places[model] = place
-    many = np.zeros(len(names), np.int64)
-    many[ready.which] = np.diff(edges)
-    rows = None if features is None else features.batch
-    return Block(names, states, places, many.tolist(), rows, *_by_name(emitted))
+        yield Block(names, None, nothing, [0] * len(names), None, *_by_name(emitted))
+        return
+    models, done = ready.models, 0
+    for ran in run_slices(models, ready.rows, ready.edges, [np.inf] * len(models), size):
+        done += len(ran.rows)
+        features, ends = features_of(ran)
+        emitted += [*emit_refused(fn.refusals, ran), *emit_events(ran)]
+        many = np.zeros(len(names), np.int64)
+        many[ready.which] = np.diff(ends)
+        rows = None if features is None else features.batch
+        part = Block(names, None, nothing, many.tolist(), rows, *_by_name(emitted))
+        emitted = []
+        if done < len(ready.rows):
+            yield part._replace(last=False)
+            continue
+        _tell_unreferenced(models)
+        places: list[int | None] = [*nothing]
+        for place, model in enumerate(ready.which.tolist()):
+            places[model] = place
+        yield part._replace(states=states_of(models), places=places)
 
 
 def _by_name(
@@ -246,14 +243,11 @@ def _times_of(rows: Chunk) -> IntArray | None:
 
 
 def _new_models(
-    fn: TrackFn,
-    names: Sequence[str],
-    admitted: Admitted,
-    made: Started,
-    refused: list[Refused],
+    fn: TrackFn, block: SortedRows, made: Started, refused: list[Refused]
 ) -> _ReadyModels | None:
     """Return the models that are there or can begin with their rows; other rows are refused."""
-    work, (rows, starts, stops, _) = fn.work, admitted
+    work, (names, edges, rows) = fn.work, block
+    starts, stops = edges[:-1], edges[1:]
     known = [model for _, model in made.known]
     there = np.zeros(len(names), np.bool_)
     if known:
@@ -262,8 +256,7 @@ def _new_models(
     usable = whole_rows(work.reference, filled)
     for model in made.broken:
         usable[starts[model] : stops[model]] = False
-    edges = np.concatenate([[0], np.cumsum(usable)])
-    many = edges[stops] - edges[starts]
+    many = np.diff(np.concatenate([[0], np.cumsum(usable)])[edges])
     begins = ~there & (many > 0)
     try:
         models = _side_by_side(work, names, filled, usable, (starts, stops), known, begins)
@@ -272,7 +265,7 @@ def _new_models(
         if not lost:
             raise
         broken = {**made.broken, **lost}
-        return _new_models(fn, names, admitted, made._replace(broken=broken), refused)
+        return _new_models(fn, block, made._replace(broken=broken), refused)
     for model in np.flatnonzero(~there & (many == 0) & (stops > starts)).tolist():
         own = rows.slice(int(starts[model]), int(stops[model]))
         why = [made.broken[model]] * len(own) if model in made.broken else None
@@ -285,8 +278,7 @@ def _new_models(
         kept = np.zeros(len(names), np.bool_)
         kept[which] = True
         rows = rows.take(np.flatnonzero(np.repeat(kept, stops - starts)))
-    ends = np.cumsum(lengths)
-    return _ReadyModels(models, which, rows, ends - lengths, ends)
+    return _ReadyModels(models, which, rows, np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def _without_reference(work: Work, names: Sequence[str], begins: BoolArray) -> dict[int, str]:
@@ -365,18 +357,8 @@ def _tell_unreferenced(models: Models) -> None:
         count_unreferenced(models.keys[place])
 
 
-def items_of(steps: Steps, block: Block, labels: Mapping[str, Chunk]) -> Iterator[Output]:
-    """Return what came of a block's models, as the step has it.
-
-    Args:
-        steps: The job's.
-        block: The block.
-        labels: Delayed labels by model, if there are any.
-    """
-    if block.large is not None:
-        (name,) = block.names
-        yield from steps.run(name, block.large, labels.get(name))
-        return
+def items_of(block: Block) -> Iterator[Output]:
+    """Return what came of a block's models, as the step has it."""
     for part, many, rows in block.main:
         at = 0
         for name, length in zip(block.names, many, strict=True):

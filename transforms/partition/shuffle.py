@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kerneltrack.arrays import IntArray
 from kerneltrack.snapshots.packed import slot_of
+from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.metrics import count
 from transforms.read.columns import Columns
@@ -199,6 +200,6 @@ def sort_rows(table: pa.Table, keys: Sequence[str]) -> SortedRows:
     if order is not None:
         model = model[order]
         body = body.take(pa.array(order))
-    starts = np.flatnonzero(np.diff(model, prepend=-1)).tolist()
-    present = [names[ranked[model[start]]] for start in starts]
-    return SortedRows(present, starts, [*starts[1:], len(model)], body)
+    starts = np.flatnonzero(np.diff(model, prepend=-1))
+    present = [names[ranked[place]] for place in model[starts].tolist()]
+    return SortedRows(present, np.append(starts, len(model)), Chunk(body))

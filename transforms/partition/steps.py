@@ -7,9 +7,9 @@ whatever drives it, a model's results are the same.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from apache_beam.pvalue import TaggedOutput
@@ -68,32 +68,43 @@ class Steps:
         """
         return IN_ORDER if self.order.waits_for_end else IN_ARRIVAL
 
-    def run(
-        self, key: str, rows: Chunk | Iterator[Chunk] | None, labels: Chunk | None
-    ) -> Iterator[Output]:
-        """Run all of a model's rows, sorted by `keys`, and its delayed labels.
+    def run_stream(self, key: str, rows: Iterator[Chunk], labels: Chunk | None) -> Iterator[Output]:
+        """Run all rows of a model that has more than there is memory for, as a stream's are run.
 
         Args:
             key: The model's ID.
-            rows: Its rows, or some at a time; None if only labels name it.
-            labels: Labels by `index` or `time`; None without.
-
-        Raises:
-            DataError: without rows, if a snapshot of the model cannot be read.
+            rows: Its rows, sorted by `keys`, some at a time.
+            labels: Its delayed labels, by `index` or `time`; None without.
         """
-        tracked: Iterator[Any] = iter(()) if rows is None else self._tracked(key, rows)
-        named = [] if labels is None else [self._named(key, labels)]
-        items = _as_failures(self.track.ended(key, tracked, named))
+        if self.order.waits_for_end:
+            tracked = self.track.finish_sorted(key, rows)
+        else:
+            tracked = self.track.finish_arrived(key, _as_they_came(rows))
+        items = self._ended(key, tracked, labels)
         try:
             yield from itertools.islice(items, 1)
         except DataError as error:
             # Its snapshots are read before its first row is.
-            if rows is None:
-                raise
-            for chunk in [rows] if isinstance(rows, Chunk) else rows:
+            for chunk in rows:
                 yield failures(key, chunk, [unreadable(error)] * len(chunk))
             return
         yield from items
+
+    def run_without_rows(self, key: str, labels: Chunk | None) -> Iterator[Output]:
+        """Return what comes of a model of which there are only delayed labels, if these.
+
+        Should its snapshots not be readable that is its one failure, counted.
+        """
+        try:
+            yield from self._ended(key, (), labels)
+        except DataError as error:
+            count(UNREADABLE, 1)
+            yield TaggedOutput(FAILURES, Failures.of_model(key, unreadable(error)))
+
+    def _ended(self, key: str, tracked: Iterable[Output], labels: Chunk | None) -> Iterator[Output]:
+        """Return what comes of a model, and of its learner."""
+        named = [] if labels is None else [self._named(key, labels)]
+        return _as_failures(self.track.ended(key, tracked, named))
 
     def _named(self, key: str, labels: Chunk) -> Chunk:
         """Return delayed labels as learners take them."""
@@ -124,16 +135,6 @@ class Steps:
                 learners.arrive(place, self._named(key, labels[key]))
         return Started(sound, learners, broken)
 
-    def _tracked(self, key: str, rows: Chunk | Iterator[Chunk]) -> Iterator[Any]:
-        if isinstance(rows, Chunk):
-            yield from self.track.finish_rows(key, rows)
-            return
-        if self.order.waits_for_end:
-            yield from self.track.finish_sorted(key, rows)
-            return
-        # More than there is memory for.
-        yield from self.track.finish_arrived(key, _as_they_came(rows))
-
 
 def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
     """Return rows in the order of source and row, chunk by chunk, none of two sources."""
@@ -153,12 +154,6 @@ def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
                     yield chunk.in_order()
     if left is not None:
         yield left.in_order()
-
-
-def named_alone(key: str, error: DataError) -> Output:
-    """Return the failure of a model without rows whose snapshot cannot be read, counted."""
-    count(UNREADABLE, 1)
-    return TaggedOutput(FAILURES, Failures.of_model(key, unreadable(error)))
 
 
 def _as_failures(items: Iterator[Output]) -> Iterator[Output]:

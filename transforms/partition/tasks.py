@@ -20,7 +20,6 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack import codec
-from kerneltrack.errors import DataError
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
@@ -33,7 +32,7 @@ from transforms.partition.blocks import Block, run_blocks
 from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import Spread, read_slots, sort_rows, spread_piece
-from transforms.partition.steps import IN_ARRIVAL, Steps, named_alone
+from transforms.partition.steps import IN_ARRIVAL, Steps
 from transforms.periods import PeriodRows
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
@@ -173,7 +172,7 @@ def _track(shared: Shared, task: TrackTask, counts: Counts) -> Manifest:
                     results.add_block(block)
             else:
                 key, rows = part
-                results.add_model(key, _wide(rows, len(shared.steps.track.work.channels)))
+                results.add_large(key, _wide(rows, len(shared.steps.track.work.channels)))
         results.end()
         return _manifest([*files.close(), states.close(task.slots)], counts)
 
@@ -239,9 +238,6 @@ class _Results:
     def add_block(self, block: Block) -> None:
         """Write what came of a block."""
         self._until(block.names[0])
-        if block.large is not None:
-            self.add_model(block.names[0], block.large)
-            return
         for part, lengths, rows in block.main:
             self._files.add_block(part, block.names, lengths, rows)
         states, whole = block.states, block.plain and self._is_last(block.names)
@@ -262,21 +258,12 @@ class _Results:
                 if own:
                     self._add_states(name, own)
 
-    def add_model(self, key: str, rows: Chunk | Iterator[Chunk] | None) -> None:
-        """Run a model by itself, and write what comes of it."""
+    def add_large(self, key: str, rows: Iterator[Chunk]) -> None:
+        """Run a model that has more rows than there is memory for, and write what comes of it."""
         self._until(key)
-        self._run(key, rows)
-
-    def _run(self, key: str, rows: Chunk | Iterator[Chunk] | None) -> None:
-        try:
-            came = self._shared.steps.run(key, rows, self.labels.get(key))
-            states = self._written(key, came)
-            if states or rows is None:
-                self._add_states(key, states)
-        except DataError as error:
-            if rows is not None:
-                raise
-            self._written(key, iter([named_alone(key, error)]))
+        states = self._written(key, self._shared.steps.run_stream(key, rows, self.labels.get(key)))
+        if states:
+            self._add_states(key, states)
 
     def end(self) -> None:
         """Write the models that are left."""
@@ -287,7 +274,8 @@ class _Results:
         while self._next is not None and (name is None or self._next <= name):
             key, self._next = self._next, next(self._others, None)
             if key != name:
-                self._run(key, None)
+                came = self._shared.steps.run_without_rows(key, self.labels.get(key))
+                self._add_states(key, self._written(key, came))
 
     def _is_last(self, names: Sequence[str]) -> bool:
         """Check whether no model without rows comes before the last of these."""

@@ -5,7 +5,7 @@ All rows of a file are there at once; of a stream those that wait when it ends. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -57,15 +57,12 @@ class Admitted(NamedTuple):
     """Rows of a block of models that count.
 
     Attributes:
-        rows: A model's follow one another, in the order in which they run.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after its last.
+        block: These rows, in the order in which they run; its models are those of the block, if
+            only without any.
         refused: The others.
     """
 
-    rows: Chunk
-    starts: IntArray
-    stops: IntArray
+    block: SortedRows
     refused: list[Refused]
 
 
@@ -96,7 +93,7 @@ def admit_waiting(refusals: Refusals, key: str, rows: Chunk, clock: Clock) -> Ad
     `rows`: in order of time; those that are ahead of the clock last, where rows are taken in order
     of arrival.
     """
-    block = SortedRows([key], [0], [len(rows)], rows.batch)
+    block = SortedRows([key], np.array([0, len(rows)]), rows)
     return _at_end(refusals, block, [clock], False, [])
 
 
@@ -109,38 +106,15 @@ def _at_end(
 ) -> Admitted:
     """Return the rows that count once no more come: one of each time, none of a wild clock."""
     order = refusals.order
-    if order.duplicates == MERGE and not merged and "time" in block.body.schema.names:
+    if order.duplicates == MERGE and not merged and block.rows.has("time"):
         block = block.merged(len(refusals.work.channels))
     if order.duplicates == DROP:
-        block = _without(block, _again(block))
-    if order.confirms and "time" in block.body.schema.names:
+        block = block.without(_again(block))
+    if order.confirms and block.rows.has("time"):
         gone = _unconfirmed(refusals, block, clocks)
         refused += _refuse(block, gone, FAILED, lambda _, rows: refusals.unconfirmed(rows))
-        block = _without(block, gone)
-    starts, stops = _spans(block)
-    return Admitted(Chunk(block.body), starts, stops, refused)
-
-
-def _spans(block: SortedRows) -> tuple[IntArray, IntArray]:
-    return np.array(block.starts, np.int64), np.array(block.stops, np.int64)
-
-
-def _each(block: SortedRows) -> Iterator[tuple[int, slice]]:
-    """Return each model's place, and where its rows lie; those of models without any left out."""
-    for model, (start, stop) in enumerate(zip(block.starts, block.stops, strict=True)):
-        if stop > start:
-            yield model, slice(start, stop)
-
-
-def _without(block: SortedRows, gone: BoolArray) -> SortedRows:
-    """Return the block without some rows; its models stay, if only without any."""
-    if not gone.any():
-        return block
-    kept = np.concatenate([[0], np.cumsum(~gone)])
-    body = Chunk(block.body).take(np.flatnonzero(~gone)).batch
-    return block._replace(
-        starts=kept[block.starts].tolist(), stops=kept[block.stops].tolist(), body=body
-    )
+        block = block.without(gone)
+    return Admitted(block, refused)
 
 
 def _refuse(
@@ -148,9 +122,9 @@ def _refuse(
 ) -> list[Refused]:
     """Return the rows that are gone as refused, model by model."""
     refused = []
-    for model, own in _each(block):
+    for model, own in block.spans():
         if gone[own].any():
-            these = block.slice(own.start, own.stop).take(np.flatnonzero(gone[own]))
+            these = block.rows.slice(own.start, own.stop).take(np.flatnonzero(gone[own]))
             refused.append(Refused(model, these, why(model, these), counted_as))
     return refused
 
@@ -167,16 +141,16 @@ def _unlearned(
 
     The others are refused, or left out and counted.
     """
-    again = np.zeros(len(block.body), np.bool_)
-    for model, own in _each(block):
-        again[own] = already_learned(clocks[model], block.slice(own.start, own.stop))
+    again = np.zeros(len(block.rows), np.bool_)
+    for model, own in block.spans():
+        again[own] = already_learned(clocks[model], block.rows.slice(own.start, own.stop))
     if refusals.work.drop_overlap:
         count("rows_learned_before", int(again.sum()))
     elif again.any():
         refused += _refuse(
             block, again, FAILED, lambda model, rows: [why_learned(clocks[model])] * len(rows)
         )
-    return _without(block, again)
+    return block.without(again)
 
 
 def _arrived(
@@ -187,14 +161,14 @@ def _arrived(
     What becomes of a row as it comes is what `clock.admit` says of it. The rows that wait to be
     confirmed are among those that are returned, and the clocks know them.
     """
-    if not len(block.body) or "time" not in block.body.schema.names:
+    if not len(block.rows) or not block.rows.has("time"):
         return _in_turn(refusals.order, block), clocks
-    times, before = Chunk(block.body).column("time"), _newest(clocks)
+    times, before = block.rows.column("time"), _newest(clocks)
     shown, ahead, gone = times, np.zeros(len(times), np.bool_), np.zeros(len(times), np.bool_)
     if refusals.order.confirms:
         shown, clocks = times.copy(), [*clocks]
-        usable, rule = refusals.usable(Chunk(block.body)), jump_rule(refusals.order)
-        for model, own in _each(block):
+        usable, rule = refusals.usable(block.rows), jump_rule(refusals.order)
+        for model, own in block.spans():
             judged = judge(rule, clocks[model].standing, times[own], usable[own])
             clocks[model] = clocks[model].with_standing(judged.standing)
             ahead[own], gone[own] = judged.was_ahead, ~(judged.counts | judged.waits)
@@ -203,20 +177,20 @@ def _arrived(
             np.maximum(shown[own], judged.floor, out=shown[own])
         count("rows_unconfirmed", sum(len(clock.ahead) for clock in clocks))
     span = nanoseconds(refusals.order.max_disorder)
-    newest = clock_of_each(shown, before, *_spans(block))
+    newest = clock_of_each(shown, before, block.edges[:-1], block.edges[1:])
     # The span may be as long as all time.
     late = ~ahead & (times < np.maximum(newest, NO_TIME + span) - span)
     if gone.any():
         refused += _refuse(block, gone, FAILED, lambda _, rows: refusals.unconfirmed(rows))
     if late.any():
         refused += _refuse(block, late, "rows_late", lambda _, rows: [LATE] * len(rows))
-    return _in_turn(refusals.order, _without(block, gone | late)), clocks
+    return _in_turn(refusals.order, block.without(gone | late)), clocks
 
 
 def _in_turn(order: Order, block: SortedRows) -> SortedRows:
     """Return rows in the order in which they run."""
-    rows, starts, stops = Chunk(block.body), *_spans(block)
-    owner = np.repeat(np.arange(len(starts), dtype=np.int32), stops - starts)
+    rows = block.rows
+    owner = np.repeat(np.arange(len(block.names), dtype=np.int32), np.diff(block.edges))
     names = ["row", "source", "sequence", "time"]
     if order.max_disorder == 0 or not rows.has("time"):
         names = ["row", "sequence", "time", "source"]
@@ -224,28 +198,26 @@ def _in_turn(order: Order, block: SortedRows) -> SortedRows:
     if order.max_disorder == 0 and rows.has("time"):
         keys.append(rows.column("time"))
     if not is_sorted(owner, keys, None):
-        block = block._replace(body=rows.take(np.lexsort((*keys, owner))).batch)
+        block = block._replace(rows=rows.take(np.lexsort((*keys, owner))))
     return block
 
 
 def _again(block: SortedRows) -> BoolArray:
     """Return which rows come again; the first of a model never does."""
-    rows = Chunk(block.body)
-    if not rows.has("time"):
-        return np.zeros(len(rows), np.bool_)
-    again = comes_again(rows)
-    starts = np.array(block.starts, np.int64)
-    again[starts[starts < len(again)]] = False
+    if not block.rows.has("time"):
+        return np.zeros(len(block.rows), np.bool_)
+    again = comes_again(block.rows)
+    again[block.edges[block.edges < len(again)]] = False
     count("rows_duplicate", int(again.sum()))
     return again
 
 
 def _unconfirmed(refusals: Refusals, block: SortedRows, clocks: Sequence[Clock]) -> BoolArray:
     """Return which rows are too far ahead and confirmed by no others."""
-    rows = Chunk(block.body)
+    rows = block.rows
     times, gone = rows.column("time"), np.zeros(len(rows), np.bool_)
     usable, rule = refusals.usable(rows), jump_rule(refusals.order)
-    for model, own in _each(block):
+    for model, own in block.spans():
         standing = clocks[model].standing._replace(ahead=())
         sort = np.argsort(times[own], kind="stable")
         if standing.newest is not None and int(times[own][sort[-1]]) <= standing.newest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,42 +24,26 @@ from transforms.track.admission import FAILED
 from transforms.track.devices import device_chunk
 from transforms.track.features import feature_chunk, tell_alerts, tell_episodes
 from transforms.track.refusals import Refusals
+from transforms.track.slices import Ran
 from transforms.track.windows import mismatch_chunk
 
 IntArray = npt.NDArray[np.int64]
 Output: TypeAlias = tuple[str, Chunk] | pvalue.TaggedOutput[str, Any]
 
 
-class Ran(NamedTuple):
-    """Rows that went through m models.
-
-    Attributes:
-        models: The models after them.
-        rows: The rows; a model's follow one another.
-        starts: (m,) place of each model's first row.
-        stops: (m,) place after its last: the next one's first.
-        found: What came of them.
-    """
-
-    models: Models
-    rows: Chunk
-    starts: IntArray
-    stops: IntArray
-    found: Results
-
-
-def emit(refusals: Refusals, ran: Ran, lags: bool) -> Iterator[Output]:
-    """Return all that came of rows, counted.
+def emit(refusals: Refusals, ran: Ran) -> Iterator[Output]:
+    """Return all that came of rows, counted; also how old rows are that do not wait for the end.
 
     Args:
         refusals: Says why a tracker refused rows.
         ran: The rows, and what came of them.
-        lags: Whether to count how old rows are.
     """
     if len(ran.rows):
         yield from emit_refused(refusals, ran)
-        features, edges = features_of(ran, lags)
+        features, edges = features_of(ran)
         if features is not None:
+            if not refusals.order.waits_for_end and features.has("time"):
+                count_lags(features.column("time"))
             spans = itertools.pairwise(edges.tolist())
             for key, (start, stop) in zip(ran.models.keys, spans, strict=True):
                 if stop > start:
@@ -108,7 +92,7 @@ def emit_refused(refusals: Refusals, ran: Ran) -> Iterator[pvalue.TaggedOutput[s
         yield failures(ran.models.keys[owner], ran.rows.take(own), reasons)
 
 
-def features_of(ran: Ran, lags: bool) -> tuple[Chunk | None, IntArray]:
+def features_of(ran: Ran) -> tuple[Chunk | None, IntArray]:
     """Return the features of the rows that trackers took, and (m + 1,) where each model's begin.
 
     They are counted; None if there are none.
@@ -121,8 +105,6 @@ def features_of(ran: Ran, lags: bool) -> tuple[Chunk | None, IntArray]:
         return None, edges
     count("rows_tracked", len(good))
     count_losses(features.loss[good])
-    if lags and ran.rows.has("time"):
-        count_lags(ran.rows.column("time")[good])
     own = None
     if work.own:
         owner = np.repeat(np.arange(len(models)), np.diff(edges))

@@ -44,7 +44,7 @@ from transforms.track.clock import (
     without_duplicates,
 )
 from transforms.track.devices import tell, tell_new
-from transforms.track.emit import failures
+from transforms.track.emit import emit, failures
 from transforms.track.keyed_fn import BundleRows, Came, KeyedFn, Timers
 from transforms.track.log import Cells, MemoryCell, ModelLog
 from transforms.track.merge import merge_across
@@ -53,8 +53,9 @@ from transforms.track.packed import pack, unpack
 from transforms.track.refusals import Refusals
 from transforms.track.sifted_rows import SiftedRows
 from transforms.track.silences import silence_begins, silence_ends
+from transforms.track.slices import run_slices
 from transforms.track.sorted_rows import SortedRows
-from transforms.track.visits import run_slices, run_visits
+from transforms.track.visits import run_visits
 
 
 class TrackFn(KeyedFn):
@@ -330,7 +331,7 @@ class TrackFn(KeyedFn):
         yield from self._tell_known(key, model)
         admitted = None
         if rows is not None:
-            block = SortedRows([key], [0], [len(rows)], rows.batch)
+            block = SortedRows([key], np.array([0, len(rows)]), rows)
             admitted = admit_all(self.refusals, block, [now])
         yield from self._finish(key, now, model, admitted)
 
@@ -341,7 +342,7 @@ class TrackFn(KeyedFn):
         if admitted is not None:
             for refused in admitted.refused:
                 yield failures(key, refused.rows, refused.reasons, refused.counted_as)
-        ready = None if admitted is None else admitted.rows
+        ready = None if admitted is None else admitted.block.rows
         after = yield from self._run(key, ready, model, math.inf, now.before)
         yield from self._end(key, after)
 
@@ -468,8 +469,8 @@ class TrackFn(KeyedFn):
         """Run ordered rows, None if only windows may close."""
         rows = no_rows(len(model.state.shift)) if ready is None else ready
         models, edges = Models.of(self._work, [key], [model]), np.array([0, len(rows)])
-        lags = not self._order.waits_for_end
-        yield from run_slices(self.refusals, models, rows, edges, [until], lags)
+        for ran in run_slices(models, rows, edges, [until]):
+            yield from emit(self.refusals, ran)
         return models.model(0)
 
     def _tell_known(self, key: str, model: Model | None, gone: bool = False) -> Iterator[Any]:

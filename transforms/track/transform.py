@@ -53,8 +53,8 @@ from transforms.step import run_step
 from transforms.track.features import EXTRAS
 from transforms.track.keyed_fn import with_timers
 from transforms.track.order import Order
+from transforms.track.slices import SLICE_ROWS
 from transforms.track.step import TrackFn
-from transforms.track.visits import SLICE_ROWS
 from transforms.track.windows import MeasureMismatch
 
 __all__ = [

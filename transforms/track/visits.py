@@ -18,8 +18,6 @@ from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.events import next_of
 from kerneltrack.fleet.model import NEVER, Work
-from kerneltrack.fleet.models import Models
-from kerneltrack.fleet.run import run_models
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.loop import matrix_of
@@ -27,20 +25,18 @@ from transforms.chunks import Chunk, no_rows, pieces
 from transforms.track.arrival import Visit, take_in
 from transforms.track.clock import Clock, may_release, progress, still_waiting, without_duplicates
 from transforms.track.devices import tell_new
-from transforms.track.emit import Output, Ran, emit
+from transforms.track.emit import Output, emit
 from transforms.track.keyed_fn import MOST_BYTES
 from transforms.track.log import Waiting
 from transforms.track.order import Order
 from transforms.track.packed import Packed, PackedBundle, checked, fits, pack, unpack
 from transforms.track.refusals import Refusals
-from transforms.track.totals import count_calls, count_totals
+from transforms.track.slices import SLICE_ROWS, run_slices
 
 IntArray = npt.NDArray[np.int64]
 
 MOST_ROWS = 65_536
 """Rows of a block at most, its last model's left out."""
-SLICE_ROWS = 16_384
-"""Rows of one model in a call at most: one with more is a block of its own, and goes in slices."""
 
 
 class _ReadyVisit(NamedTuple):
@@ -150,7 +146,10 @@ def run_visits(refusals: Refusals, visits: Iterable[Visit]) -> Iterator[Output]:
 
 
 class _Block:
-    """Visits whose rows run together: those of the same columns, as many as there is memory for."""
+    """Visits whose rows run together: those of the same columns, as many as there is memory for.
+
+    One with more rows than a slice has is a block of its own.
+    """
 
     def __init__(self, work: Work) -> None:
         """Begin without."""
@@ -202,7 +201,8 @@ def _run_block(refusals: Refusals, ready: list[_ReadyVisit]) -> Iterator[Output]
     heads = [each for each in found if each is not None]
     packed = PackedBundle(work, [each.visit.key for each in ready], heads, width)
     edges, until = released.starts(len(ready)), [each.until for each in ready]
-    yield from run_slices(refusals, packed.models, released.rows, edges, until)
+    for ran in run_slices(packed.models, released.rows, edges, until):
+        yield from emit(refusals, ran)
     _write(work, ready, packed, rest, taken)
 
 
@@ -246,38 +246,6 @@ def _wait_on(
             visit.log.add(part)
         before = visit.clock if visit.flush else clock
         visit.log.put_clock(still_waiting(before, Chunk.concat(kept) if kept else None))
-
-
-def run_slices(
-    refusals: Refusals,
-    models: Models,
-    rows: Chunk,
-    edges: IntArray,
-    until: Sequence[float],
-    lags: bool = True,
-) -> Iterator[Output]:
-    """Run ordered rows through their models; return what comes of them.
-
-    Args:
-        refusals: As of `run_visits`.
-        models: m models; they become what they are after the rows.
-        rows: The rows; a model's follow one another.
-        edges: (m + 1,) where each model's rows begin, and the end.
-        until: (m,) as of `run_models`.
-        lags: Whether to count how old rows are.
-    """
-    many, before = len(rows), models.block.column("counts").copy()
-    size = SLICE_ROWS if len(models) == 1 else max(many, 1)
-    for start in range(0, max(many, 1), size):
-        stop = min(start + size, many)
-        part = rows if stop - start == many else rows.slice(start, stop)
-        own = np.clip(edges, start, stop) - start
-        last = until if stop == many else [-math.inf] * len(models)
-        times = part.column("time") if part.has("time") else None
-        found = run_models(models, part.column("x"), times, own[:-1], own[1:], last)
-        count_calls(found)
-        yield from emit(refusals, Ran(models, part, own[:-1], own[1:], found), lags)
-    count_totals(refusals.work.spec, before, models.block.column("counts"))
 
 
 def _gathered(order: Order, ready: Sequence[_ReadyVisit]) -> _TakenVisit:
