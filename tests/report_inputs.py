@@ -36,6 +36,7 @@ def episode(
         "detected_index": start + 1,
         "last_index": last,
         "shares": shares,
+        "deviations": [None] * len(shares),
         **fields,
     }
     moments = {"time": "index", "start": "start_index", "last": "last_index"}

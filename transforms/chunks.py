@@ -176,6 +176,12 @@ def matrix_column(matrix: npt.NDArray[Any]) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
 
 
+def known_matrix_column(matrix: npt.NDArray[Any]) -> pa.FixedSizeListArray:
+    """Turn an (n, width) array into a fixed-size list column, null where it is NaN."""
+    flat = np.ascontiguousarray(matrix).reshape(-1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat, mask=np.isnan(flat)), matrix.shape[1])
+
+
 def no_rows(width: int) -> Chunk:
     """Return no rows, of so many channels."""
     return Chunk(pa.RecordBatch.from_pydict({"x": matrix_column(np.zeros((0, width)))}))

@@ -130,8 +130,8 @@ _NOTES = {
     "predictions": "Of classes; of targets `prediction`, `label` and `error`, all numbers.",
     "scored": "Of classes; of targets as in `predictions`.",
     "metrics": "Of classes; of targets `rmse`, `mae`, `running_rmse`.",
-    "episodes": "`shares` has a number a channel, here six.",
-    "devices": "`shares` has a number a channel, here six.",
+    "episodes": "`shares` and `deviations` have a number a channel, here six.",
+    "devices": "`shares` and `deviations` have a number a channel, here six.",
     "failures": "`source` is the file's path in what jobs write. The topic has the messages "
     "themselves, with the reason as a header.",
 }

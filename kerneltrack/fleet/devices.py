@@ -16,6 +16,7 @@ from kerneltrack.fleet.model import Model, Work
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import runs_of
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
+from kerneltrack.monitor.reference.episodes import signed
 from kerneltrack.monitor.reference.spec import RECOVERED
 
 LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
@@ -80,19 +81,32 @@ class Device(NamedTuple):
         )
 
 
-def named_shares(shares: Sequence[float], channels: Sequence[str]) -> list[dict[str, Any]]:
+def named_channels(
+    shares: Sequence[float], deviations: Sequence[float | None], channels: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return the channels of an episode with the largest shares, by name, ten at most.
 
     Example:
-        >>> named_shares([0.2, 0.0, 0.8], ["ax", "ay", "az"])
-        [{'channel': 'az', 'share': 0.8}, {'channel': 'ax', 'share': 0.2}]
+        >>> named_channels([0.2, 0.8], [None, -3.2], ["flow", "heat"])[0]
+        {'channel': 'heat', 'share': 0.8, 'deviation': -3.2}
     """
     order = sorted(range(len(shares)), key=lambda place: (-shares[place], place))
     return [
-        {"channel": channels[place], "share": shares[place]}
+        {"channel": channels[place], "share": shares[place], "deviation": deviations[place]}
         for place in order[:MOST_CHANNELS]
         if shares[place] > 0
     ]
+
+
+def channel_text(name: str, share: float, deviation: float | None) -> str:
+    """Return a channel of an episode in words: its share, and how far it is above what is usual.
+
+    Example:
+        >>> channel_text("heat", 0.8, -3.2)
+        'heat 80% (-3.2)'
+    """
+    shown = f"{name} {share:.0%}"
+    return shown if deviation is None or np.isnan(deviation) else f"{shown} ({signed(deviation)})"
 
 
 def new_device(work: Work, model: Model, time: int | None) -> Device:

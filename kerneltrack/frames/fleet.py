@@ -24,6 +24,7 @@ from kerneltrack import codec
 from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.conditions import whole_rows, without_unseen
+from kerneltrack.fleet.devices import channel_text
 from kerneltrack.fleet.learn import predictions_at
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.doubts import doubts
@@ -940,11 +941,12 @@ class Fleet:
         }
 
     def _channels(self, episode: Episode) -> str:
-        """Return the channels that an episode shows in, with their shares."""
+        """Return the channels that an episode shows in, with their shares and deviations."""
         names = self._channel_names(len(episode.shares))
         first = np.argsort(-episode.shares, kind="stable")[:_MOST_CHANNELS].tolist()
-        shown = [at for at in first if episode.shares[at] >= LEAST_SHARE]
-        return ", ".join(f"{names[at]} {episode.shares[at]:.0%}" for at in shown)
+        parts = episode.shares.tolist(), episode.deviations.tolist()
+        shown = [at for at in first if parts[0][at] >= LEAST_SHARE]
+        return ", ".join(channel_text(names[at], *(part[at] for part in parts)) for at in shown)
 
     def _channel_names(self, count: int) -> list[str]:
         if self.columns is not None:

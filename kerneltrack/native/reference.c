@@ -247,14 +247,19 @@ static double surprise_of(const reference_state *state, int which, double score)
 
 /* Scratch space of attribution: Ω = WᵀW; Ωe; the entries of the channels that are taken out, their
 part of Ω as its Cholesky factor, of which the first `factored` rows are known; the sum of the squares of
-`part` up to each. */
+`part` up to each; how far the entries are above what the others make of them. */
 typedef struct {
   mat precision;
-  double *e, *y, *v, *part, *gain;
+  double *e, *y, *v, *part, *gain, *above;
   int64_t *entries, factored;
   mat chol;
   int known;
 } blame_work;
+
+/* How often what is off in a row is added to `blame`, and to `sides`. */
+typedef struct {
+  double blame, sides;
+} blame_times;
 
 static blame_work make_blame_work(arena *from, const reference_state *state, int64_t lags) {
   blame_work work;
@@ -265,6 +270,7 @@ static blame_work make_blame_work(arena *from, const reference_state *state, int
   work.v = reals(from, size);
   work.part = reals(from, MOST_CHANNELS * lags);
   work.gain = reals(from, MOST_CHANNELS * lags);
+  work.above = reals(from, MOST_CHANNELS * lags);
   work.factored = 0;
   work.entries = wholes(from, MOST_CHANNELS * lags);
   work.chol = table(from, MOST_CHANNELS * lags, MOST_CHANNELS * lags);
@@ -307,6 +313,37 @@ static void take_out(blame_work *work, int64_t channel, int64_t width, int64_t l
   for (int64_t l = 0; l < lags; l++) entries[l] = l * width + channel;
 }
 
+/* How far the first `count` entries are above what the others make of them, (Ω of the entries)⁻¹v, once their
+gain is known. */
+static void find_distances(blame_work *work, int64_t count) {
+  for (int64_t i = count - 1; i >= 0; i--) {
+    double rest = work->part[i];
+    for (int64_t j = i + 1; j < count; j++) rest = fma(-row_of(&work->chol, j)[i], work->above[j], rest);
+    work->above[i] = rest / row_of(&work->chol, i)[i];
+  }
+}
+
+/* The usual distance of one of the first `count` entries: the root of its place in (Ω of the entries)⁻¹, whose
+factor's inverse has `part` as this column. */
+static double usual_distance(blame_work *work, int64_t entry, int64_t count) {
+  double square = 0.0;
+  for (int64_t i = entry; i < count; i++) {
+    const double *row = row_of(&work->chol, i);
+    double rest = i == entry ? 1.0 : -dot(row + entry, work->part + entry, i - entry);
+    work->part[i] = rest / row[i];
+    square = fma(work->part[i], work->part[i], square);
+  }
+  return sqrt(square);
+}
+
+void take_side(reference_state *state, int64_t channel, double rows, double above, double usual) {
+  int below = above < 0.0;
+  double times = above / larger(usual, SAME), square = times * times;
+  double weight = rows * square;
+  row_of(&state->sides, below ? WEIGHT_BELOW : WEIGHT_ABOVE)[channel] += weight;
+  row_of(&state->sides, below ? SUM_BELOW : SUM_ABOVE)[channel] += rows * fabs(above) * (square - 2.0);
+}
+
 /* min ‖x - s‖² over the stored rows, one channel aside (-1: none). */
 static double nearest_without(const mat *support, const double *row, int64_t channel) {
   double nearest = VAST;
@@ -323,12 +360,13 @@ static double nearest_without(const mat *support, const double *row, int64_t cha
 }
 
 /* Of a row that is off by α, more than by d: the channel without which it would lie nearest to a stored
-row, added to `blame`, so many times, by how much nearer. */
+row, added to `blame`, so many times, by how much nearer, and to `sides`. */
 static void add_blame_of_angle(const reference_settings *settings, reference_state *state,
-                               const reference_stored *stored, int64_t place, double times) {
+                               const reference_stored *stored, int64_t place, blame_times times,
+                               blame_work *work) {
   const double *row = row_of(&state->rows, settings->lags - 1 + place);
+  int64_t best = 0, lags = settings->lags;
   double whole = nearest_without(&stored->support, row, -1), largest = -1.0;
-  int64_t best = 0;
   for (int64_t channel = 0; channel < stored->support.columns; channel++) {
     double gain = whole - nearest_without(&stored->support, row, channel);
     if (gain > largest) {
@@ -338,7 +376,11 @@ static void add_blame_of_angle(const reference_settings *settings, reference_sta
   }
   double usual = stored->bandwidth * state->reals.at[MEANS + ANGLE] * state->reals.at[MEANS + ANGLE];
   if (!(largest > 0.0 && usual > 0.0)) return;
-  state->blame.at[best] = smaller(fma(times, largest / usual, state->blame.at[best]), VAST);
+  state->blame.at[best] = smaller(fma(times.blame, largest / usual, state->blame.at[best]), VAST);
+  take_out(work, best, stored->support.columns, lags, 0);
+  gain_of(work, lags);
+  find_distances(work, lags);
+  take_side(state, best, times.sides, work->above[0], usual_distance(work, 0, lags));
 }
 
 /* Take the channel out at a place, beside those at the other `many` - 1, with which d² falls by most;
@@ -420,21 +462,13 @@ static double speaks_for(int64_t since) {
   return drawn[0] % many == (uint64_t)since % many ? (double)(int64_t)many : 0.0;
 }
 
-/* What is off in a row, channel by channel, added to `blame` so many times: the channels without which d²
-would be smallest, so many that what is left is usual. Each counts by what d² would grow again without
-it. */
-static void add_blame(const reference_settings *settings, reference_state *state, int64_t place,
-                      double times, blame_work *work) {
-  int64_t lags = settings->lags, width = state->rows.columns, size = short_of(state);
-  if (!work->known) find_precision(state, &work->precision);
-  work->known = 1;
-  embed(state, lags, place, work->e);
-  whiten(state, work->e, work->y);
-  double left = dot(work->y, work->y, size);
-  work->factored = 0;
-  fill(work->v, 0.0, size);
-  for (int64_t i = 0; i < size; i++)
-    add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
+/* What is off in a row, channel by channel, added to `blame` and `sides` so many times: the channels without
+which d² would be smallest, so many that what is left is usual. Each counts by what d² would grow again
+without it. */
+static void add_blame_of_distance(const reference_settings *settings, reference_state *state,
+                                  blame_times times, blame_work *work) {
+  int64_t lags = settings->lags, width = state->rows.columns;
+  double left = dot(work->y, work->y, short_of(state));
   int64_t taken = 0, chosen[MOST_CHANNELS] = {0};
   double usual = state->reals.at[MEANS + SHORT] * state->reals.at[MEANS + SHORT];
   double gained = find_channels(work, chosen, &taken, left, usual, width, lags);
@@ -446,11 +480,29 @@ static void add_blame(const reference_settings *settings, reference_state *state
     parts[at] = larger(gained - gain_of(work, others * lags), 0.0);
     sum += parts[at];
   }
-  double gain = smaller(times * gained / usual, VAST);
+  for (int64_t at = 0; at < taken; at++) take_out(work, chosen[at], width, lags, at);
+  gain_of(work, taken * lags);
+  find_distances(work, taken * lags);
+  double gain = smaller(times.blame * gained / usual, VAST);
   for (int64_t at = 0; at < taken && sum > 0.0; at++) {
-    double *blame = &state->blame.at[chosen[at]];
-    *blame = smaller(fma(gain, parts[at] / sum, *blame), VAST);
+    double *blame = &state->blame.at[chosen[at]], share = parts[at] / sum;
+    *blame = smaller(fma(gain, share, *blame), VAST);
+    double usually = usual_distance(work, at * lags, taken * lags);
+    take_side(state, chosen[at], times.sides * share, work->above[at * lags], usually);
   }
+}
+
+/* e, y and v of the row at a place of the open block. */
+static void split_row(const reference_state *state, int64_t lags, int64_t place, blame_work *work) {
+  int64_t size = short_of(state);
+  if (!work->known) find_precision(state, &work->precision);
+  work->known = 1;
+  embed(state, lags, place, work->e);
+  whiten(state, work->e, work->y);
+  work->factored = 0;
+  fill(work->v, 0.0, size);
+  for (int64_t i = 0; i < size; i++)
+    add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
 }
 
 /* Whether α is further above its mean than d, of the row and those just before it, is above its own. */
@@ -458,6 +510,28 @@ static int off_by_angle(const reference_state *state, int64_t place) {
   const double *means = state->reals.at + MEANS;
   double distance = sqrt(row_of(&state->measured, SHORT)[place]) / means[SHORT];
   return row_of(&state->measured, ANGLE)[place] / means[ANGLE] > larger(distance, 1.0);
+}
+
+/* What is off in the row at a place of the open block, added so many times. */
+static void add_blame(const reference_settings *settings, reference_state *state,
+                      const reference_stored *stored, int64_t place, blame_times times,
+                      blame_work *work) {
+  split_row(state, settings->lags, place, work);
+  if (off_by_angle(state, place) && stored->support.rows > 0)
+    add_blame_of_angle(settings, state, stored, place, times, work);
+  else
+    add_blame_of_distance(settings, state, times, work);
+}
+
+/* On which side the channels were from where an episode began until it was noticed, as far as the open block
+has these rows; `first`: place of row `base`. */
+static void take_sides_before(const reference_settings *settings, reference_state *state,
+                              const reference_stored *stored, int64_t first, int64_t base,
+                              int64_t place, blame_work *work) {
+  for (int64_t i = place - 1; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--) {
+    if (state->fresh.at[i + 1]) break;
+    add_blame(settings, state, stored, i, (blame_times){0.0, 1.0}, work);
+  }
 }
 
 void note_episode(const reference_state *state, int64_t row, int64_t time, int closed, int64_t place,
@@ -484,6 +558,7 @@ void note_episode(const reference_state *state, int64_t row, int64_t time, int c
   times[2] = time;
   times[3] = state->times.at[mild ? ZERO_TIME : LAST_TIME];
   copy(row_of(&out->blame, place), state->blame.at, state->blame.size);
+  copy(row_of(&out->sides, place), state->sides.at, out->sides.columns);
   int64_t *change = out->change.at + place * out->change.columns;
   int moves = state->compared.size > 0;
   change[HAS_RECOVERED] = has_recovered(state);
@@ -603,6 +678,7 @@ static int weigh_evidence(const reference_settings *settings, reference_state *s
     counts[SURPRISES] = 0;
     numbers[PEAK] = numbers[SURPRISE] = 0.0;
     fill(state->blame.at, 0.0, state->blame.size);
+    fill(state->sides.at, 0.0, SIDES * state->sides.columns);
     fill(state->stuck.at, 0.0, state->stuck.size);
     counts[STUCK_ROWS] = 0;
   }
@@ -773,9 +849,9 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
     if (open || is_raised(state)) {
       state->good.at[place] = 0;
       double searched = open ? speaks_for(row - counts[OPENED]) : 0.0;
-      int by_angle = off_by_angle(state, place) && stored->support.rows > 0;
-      if (searched > 0.0 && by_angle) add_blame_of_angle(settings, state, stored, place, searched);
-      if (searched > 0.0 && !by_angle) add_blame(settings, state, place, searched, &work);
+      blame_times times_searched = {searched, searched};
+      if (told > 0) take_sides_before(settings, state, stored, first, base, place, &work);
+      if (searched > 0.0) add_blame(settings, state, stored, place, times_searched, &work);
     } else {
       mark(state, first, base, place, 1);
     }

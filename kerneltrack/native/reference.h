@@ -39,6 +39,10 @@ enum {
 #define GAP 4.0
 #define PACED 64
 
+/* Rows of `sides`: of the rows that a channel was blamed for in which it was above what the others make of it, by
+x, the sums of (x/u)² and of x((x/u)² - 2), u being how far it usually is; then of those in which it was below. */
+enum { WEIGHT_ABOVE, SUM_ABOVE, WEIGHT_BELOW, SUM_BELOW, SIDES };
+
 /* Rows of an episode that say how it began. */
 #define EARLY_ROWS 20
 
@@ -166,6 +170,7 @@ typedef struct {
   mat measured;
   vec peaks;
   vec blame;
+  mat sides;
   vec stuck;
   vec previous;
   vec recent;
@@ -227,6 +232,7 @@ typedef struct {
   ints stuck_rows;
   mat_of_ints times;
   mat blame;
+  mat sides;
   mat stuck;
   mat_of_ints change;
 } reference_episodes;
@@ -301,6 +307,11 @@ void embed(const reference_state *state, int64_t lags, int64_t place, double *e)
 
 /* y ← We, W lower triangular; ‖y‖². */
 double whiten(const reference_state *state, const double *e, double *y);
+
+/* A channel is blamed for so many rows, in which it was so far above what the others make of it, in deviations;
+usually it is `usual`. SUM/WEIGHT is the mean distance: of x = μ + uz, z normal, E[x((x/u)² - 2)] = μE[(x/u)²],
+and rows that are usual add nothing to SUM. */
+void take_side(reference_state *state, int64_t channel, double rows, double above, double usual);
 
 /* How surprising it is that a channel has shown the same value for so long: the rows beyond what its
 runs before allow, each as likely as repeats were then. One that mostly repeated its value is never stuck. */

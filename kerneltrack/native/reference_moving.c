@@ -309,6 +309,24 @@ static double gain_of(const reference_state *state, moving_work *work, int64_t c
   return gain;
 }
 
+/* How far the newest value of a channel is above what the others make of it, the first of Ω_AA⁻¹v_A, and how far
+it usually is. O((E/D)²) */
+static double distance_above(const reference_state *state, const moving_work *work, int64_t channel,
+                             double *usual) {
+  int64_t width = state->rows.columns, own = state->mean.size / width;
+  int64_t first = work->places[channel], step = width - work->given / own;
+  *usual = 1.0;
+  if (!work->known[channel]) return 0.0;
+  mat factor = rows_from(&work->factors, channel * own, own);
+  fill(work->part, 0.0, own);
+  work->part[0] = 1.0;
+  solve_cholesky(&factor, work->part);
+  *usual = sqrt(work->part[0]);
+  for (int64_t i = 0; i < own; i++) work->part[i] = work->v[first + i * step];
+  solve_cholesky(&factor, work->part);
+  return work->part[0];
+}
+
 /* The hour of the day by the clocks of a place, ns; -1 where rows have no times. */
 static int64_t hour_of(const reference_settings *settings, int64_t time, int64_t local) {
   if (!settings->season || time == 0) return -1;
@@ -316,17 +334,22 @@ static int64_t hour_of(const reference_settings *settings, int64_t time, int64_t
   return (hour % HOURS + HOURS) % HOURS;
 }
 
-/* The largest distance of a channel from what it was at this hour and those beside it, in deviations. */
-static double hour_score(const reference_state *state, const double *row, int64_t hour, double seen) {
-  if (hour < 0 || seen < (double)HOUR_DAYS * HOURS * (double)HOUR_NS) return 0.0;
+/* Rows, sum and sum of squares of a channel at an hour, with half of those beside it. */
+static void hour_sums(const reference_state *state, int64_t hour, int64_t channel, double *sums) {
   const double *now = row_of(&state->hours, hour);
   const double *before = row_of(&state->hours, (hour + HOURS - 1) % HOURS);
   const double *after = row_of(&state->hours, (hour + 1) % HOURS);
+  for (int64_t i = 3 * channel; i < 3 * channel + 3; i++)
+    sums[i - 3 * channel] = fma(0.5, before[i] + after[i], now[i]);
+}
+
+/* The largest distance of a channel from what it was at this hour and those beside it, in deviations. */
+static double hour_score(const reference_state *state, const double *row, int64_t hour, double seen) {
+  if (hour < 0 || seen < (double)HOUR_DAYS * HOURS * (double)HOUR_NS) return 0.0;
   double largest = 0.0;
   for (int64_t d = 0; d < state->rows.columns; d++) {
     double sums[3];
-    for (int64_t i = 0; i < 3; i++)
-      sums[i] = fma(0.5, before[3 * d + i] + after[3 * d + i], now[3 * d + i]);
+    hour_sums(state, hour, d, sums);
     if (!(sums[0] >= KNOWN_HOUR)) return 0.0;
     if (state->causes.at[d]) continue;
     double mean = sums[1] / sums[0], spread = larger(sums[2] / sums[0] - mean * mean, 0.0);
@@ -335,21 +358,28 @@ static double hour_score(const reference_state *state, const double *row, int64_
   return largest;
 }
 
-/* The scores of the row at a place of the open block, and its hour, kept for the end of the block. */
-static void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
-                      int64_t place, int64_t time, int64_t local) {
-  int64_t size = state->mean.size, width = state->rows.columns, many = streams_of(state);
-  const double *row = row_of(&state->rows, settings->lags - 1 + place);
+/* e, y and v of the row at a place of the open block; of each channel, by how much d would fall. */
+static void measure_row(const reference_settings *settings, const reference_state *state,
+                        moving_work *work, int64_t place) {
+  int64_t size = state->mean.size;
   embed(state, settings->lags, place, work->ordered);
   for (int64_t k = 0; k < size; k++) work->e[work->places[k]] = work->ordered[k];
   /* What comes behind the causes in y is what they leave of the rest. */
   whiten(state, work->e, work->y);
-  work->scores[0] = sqrt(dot(work->y + work->given, work->y + work->given, size - work->given));
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
-  for (int64_t channel = 0; channel < width; channel++)
+  for (int64_t channel = 0; channel < state->rows.columns; channel++)
     work->scores[1 + channel] = sqrt(gain_of(state, work, channel));
+}
+
+/* The scores of the row at a place of the open block, and its hour, kept for the end of the block. */
+static void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
+                      int64_t place, int64_t time, int64_t local) {
+  int64_t many = streams_of(state), rest = state->mean.size - work->given;
+  const double *row = row_of(&state->rows, settings->lags - 1 + place);
+  measure_row(settings, state, work, place);
+  work->scores[0] = sqrt(dot(work->y + work->given, work->y + work->given, rest));
   int64_t hour = hour_of(settings, time, local);
   double seen = (double)time - (double)state->times.at[FIRST_TIME];
   work->scores[many - 1] = hour_score(state, row, hour, seen);
@@ -464,6 +494,7 @@ static void open_by(reference_state *state, int64_t stream, int64_t row, int64_t
   numbers[SURPRISE] = held[MOVING_TOTAL];
   numbers[EARLY] = 0.0;
   fill(state->blame.at, 0.0, state->blame.size);
+  fill(state->sides.at, 0.0, SIDES * state->sides.columns);
   fill(state->stuck.at, 0.0, state->stuck.size);
 }
 
@@ -518,21 +549,55 @@ static void compare_first_rows(const reference_settings *settings, reference_sta
     compare_row(settings, state, work, mode, i);
 }
 
+/* A channel is blamed for the row at a place of the open block: how far it is above what the others make of it;
+in an episode of the hours, above what it was at this one. */
+static void blame_row(reference_state *state, const moving_work *work, int64_t lags, int64_t channel,
+                      int64_t place) {
+  int64_t hours = streams_of(state) - 1;
+  double hour = row_of(&state->measured, hours + 1)[place], sums[3], usual;
+  double above = distance_above(state, work, channel, &usual);
+  if (status_of(state)[WHICH] == hours && hour >= 0.0 && hour < HOURS) {
+    hour_sums(state, (int64_t)hour, channel, sums);
+    double mean = sums[1] / larger(sums[0], 1.0);
+    above = row_of(&state->rows, lags - 1 + place)[channel] - mean;
+    usual = sqrt(larger(sums[2] / larger(sums[0], 1.0) - mean * mean, 0.0));
+  }
+  take_side(state, channel, 1.0, above, usual);
+}
+
+/* The channel that is least what the others make of it. */
+static int64_t worst_channel(const reference_state *state, const moving_work *work) {
+  int64_t worst = 0;
+  while (state->causes.at[worst]) worst++;
+  for (int64_t channel = worst + 1; channel < state->rows.columns; channel++)
+    if (work->scores[1 + channel] > work->scores[1 + worst]) worst = channel;
+  return worst;
+}
+
+/* On which side the channels were in the first rows of an episode that has just opened, as far as the open
+block has them. */
+static void blame_first_rows(const reference_settings *settings, reference_state *state,
+                             moving_work *work, int64_t mode, int64_t row, int64_t place) {
+  for (int64_t i = most_of(place - (row - state->counts.at[ZERO]), 0); i < place; i++) {
+    if (mode_at(state, i) != mode) continue;
+    measure_row(settings, state, work, i);
+    blame_row(state, work, settings->lags, worst_channel(state, work), i);
+  }
+}
+
 /* A row of an open episode: its surprise, and the channel that is least what the others make of it. Whether
 the episode is over. */
-static int count_odd(reference_state *state, const moving_work *work, int64_t row, int64_t time,
-                     int opened) {
+static int count_odd(reference_state *state, const moving_work *work, int64_t lags, int64_t place,
+                     int64_t row, int64_t time, int opened) {
   int64_t *counts = state->counts.at, width = state->rows.columns;
   double *numbers = state->reals.at;
   int64_t which = status_of(state)[WHICH];
   double surprise = work->surprises[which];
   const double *evidence = row_of(&state->evidences, which);
-  int64_t worst = 0;
-  while (state->causes.at[worst]) worst++;
-  for (int64_t channel = worst + 1; channel < width; channel++)
-    if (work->scores[1 + channel] > work->scores[1 + worst]) worst = channel;
+  int64_t worst = worst_channel(state, work);
   double share = work->surprises[1 + worst] * work->scores[1 + worst] * work->scores[1 + worst];
   state->blame.at[worst] = smaller(state->blame.at[worst] + share, 1e300);
+  blame_row(state, work, lags, worst, place);
   double held = 0.0;
   for (int64_t d = 0; d < width; d++) held = larger(held, held_for(state, d));
   if (held > SURPRISING) {
@@ -586,7 +651,7 @@ static void leave_out(reference_state *state, int64_t base, int64_t first, int64
 
 /* The evidence of a scored row. Whether an episode was opened (1), closed (-1). */
 static int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
-                     int64_t row, int64_t time) {
+                     int64_t row, int64_t place, int64_t time) {
   int64_t width = state->rows.columns, many = streams_of(state), *status = status_of(state);
   for (int64_t channel = 0; channel < width; channel++)
     work->surprises[1 + channel] = larger(work->surprises[1 + channel], held_for(state, channel));
@@ -600,7 +665,7 @@ static int weigh_row(const reference_settings *settings, reference_state *state,
     open_by(state, stream, row, time);
     opened = 1;
   }
-  if (!count_odd(state, work, row, time, opened)) return opened;
+  if (!count_odd(state, work, settings->lags, place, row, time, opened)) return opened;
   /* One row cannot open and close: what is above a threshold is above 0. */
   return opened ? 1 : -1;
 }
@@ -716,7 +781,7 @@ static int score_and_weigh(const reference_settings *settings, reference_state *
     if (modes_of(state) > 0) state->counts.at[CALIBRATED] = most_of(state->counts.at[CALIBRATED], 1);
   }
   int waits = spared || !rehearses(state, &one->of, row) || (modes_of(state) > 0 && !made);
-  return waits ? 0 : weigh_row(settings, &one->of.state, work, row, time);
+  return waits ? 0 : weigh_row(settings, &one->of.state, work, row, place, time);
 }
 
 int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
@@ -756,6 +821,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     if (status_of(state)[ARMED] && has_p(state, mode))
       out->evidence.at[done + n] = most_evidence(state);
     if (counts[OPENED] >= 0) leave_out(state, base, first, place);
+    if (told > 0) blame_first_rows(settings, own, &one->work, mode, row, place);
     if (told > 0) compare_first_rows(settings, own, &one->work, mode, row, place);
     if (counts[OPENED] >= 0 && one->scored) compare_row(settings, own, &one->work, mode, place);
     if (told < 0) settle_change(state);

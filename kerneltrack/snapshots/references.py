@@ -32,7 +32,7 @@ from kerneltrack.specs import spec_from_dict
 _MAKES_ONE = "holds no reference: `kerneltrack track --reference first` writes snapshots with one"
 _FINITE = (
     *("shift", "memory", "mean", "scatter", "whitener", "scores", "calibration", "measured"),
-    *("peaks", "blame", "stuck", "reals"),
+    *("peaks", "blame", "sides", "stuck", "reals"),
 )
 """A reference's reals: all but those of rows, which are none where it begins anew."""
 

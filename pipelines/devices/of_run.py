@@ -11,7 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED, named_shares
+from kerneltrack.fleet.devices import (
+    CHANGED,
+    LEARNING,
+    NORMAL,
+    OFF,
+    QUIET,
+    UNWATCHED,
+    named_channels,
+)
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference.spec import AUTO, RECOVERED
 from pipelines.report.data.columns import array_of, model_numbers, times_of
@@ -96,7 +104,7 @@ def _by_day(line: Line, differs: Line | None, run: Mapping[str, Any]) -> Line:
         "since_index": None,
         "since": iso(differs["start"]),
         "kind": f"by {run['periods']['length']}",
-        "channels": [{"channel": differs["channel"], "share": 1.0}],
+        "channels": [{"channel": differs["channel"], "share": 1.0, "deviation": None}],
     }
 
 
@@ -210,7 +218,10 @@ def _line(run: Mapping[str, Any], row: Line, newest: Line | None, changed: Line 
     for name in _TIMES:
         line |= _moments(name, at[name], has_time)
     channels = (run.get("columns") or {}).get("features") or []
-    line["channels"] = None if episode is None else named_shares(episode["shares"], channels)
+    line["channels"] = None
+    if episode is not None:
+        parts = episode["shares"], episode["deviations"]
+        line["channels"] = named_channels(*parts, channels)
     return line
 
 

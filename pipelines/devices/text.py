@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from kerneltrack.errors import printable
-from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED
+from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED, channel_text
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
 from pipelines.report.clock import UTC_CLOCK, SiteClock, ns_of
@@ -150,6 +150,9 @@ def _where(channels: Sequence[dict[str, Any]]) -> str:
     known = [each for each in channels if each["share"] >= LEAST_SHARE]
     if not known:
         return "no single channel"
-    named = [f"{printable(each['channel'])} {each['share']:.0%}" for each in known[:MOST_CHANNELS]]
+    named = [
+        channel_text(printable(each["channel"]), each["share"], each["deviation"])
+        for each in known[:MOST_CHANNELS]
+    ]
     more = len(known) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")

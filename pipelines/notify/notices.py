@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from kerneltrack.errors import DataError, printable
-from kerneltrack.fleet.devices import named_shares
+from kerneltrack.fleet.devices import channel_text, named_channels
 from kerneltrack.monitor.reference.spec import ACCEPTED, LEAST_SHARE, STEADY
 from pipelines.report.text import counted, few, moment
 from transforms.outputs import SILENT
@@ -25,7 +25,8 @@ MOST_DEVICES = 5
 SPIKE = "spike"
 """The kind of every episode in its first rows: while one is open it says nothing yet."""
 _TO_SECONDS = 10**9
-_FIELDS = {"model_id", "episode", "state", "kind", "severity", "start_index", "shares"}
+_FIELDS = {"model_id", "episode", "state", "kind", "severity", "start_index"}
+_FIELDS |= {"shares", "deviations"}
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -40,7 +41,8 @@ class Notice(msgspec.Struct, frozen=True):
         start: That row's time, ns; None without times.
         time: Time of the row after which this holds, ns; None without times, or if not known.
         severity: As of `Episode`; None of a silence or an incident.
-        channels: Names and shares of the channels that explain it, the largest share first.
+        channels: Names, shares and deviations of the channels that explain it, the largest share
+            first.
         devices: Of an incident, the IDs of its devices.
     """
 
@@ -119,17 +121,18 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def channels(self) -> str:
-        """The channels that explain it, with their shares.
+        """The channels that explain it, with their shares, and how far they are above the usual.
 
         Example:
-            >>> shares = [{"channel": "heat", "share": 0.97}, {"channel": "flow", "share": 0.03}]
-            >>> notice = Notice("pump-5", 1, "shift", "open", 9, None, None, 12.5, shares)
+            >>> heat = {"channel": "heat", "share": 0.97, "deviation": 6.08}
+            >>> notice = Notice("pump-5", 1, "shift", "open", 9, None, None, 12.5, [heat])
             >>> Event(notice).channels
-            'heat 97 %'
+            'heat 97 % (+6.1)'
         """
         named = [each for each in self.opened.channels if each["share"] >= LEAST_SHARE]
-        texts = [f"{each['channel']} {each['share']:.0%}".replace("%", " %") for each in named]
-        return printable(", ".join(texts[:MOST_CHANNELS]))
+        parts = ("channel", "share", "deviation")
+        texts = [channel_text(*(each[part] for part in parts)) for each in named[:MOST_CHANNELS]]
+        return printable(", ".join(texts).replace("%", " %"))
 
     @property
     def summary(self) -> str:
@@ -208,10 +211,17 @@ def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> N
 def _channels_of(line: Mapping[str, Any], channels: Sequence[str]) -> list[dict[str, Any]]:
     named = line.get("channels")
     if named is not None:
-        return [{"channel": str(each["channel"]), "share": float(each["share"])} for each in named]
+        return [
+            {
+                "channel": str(each["channel"]),
+                "share": float(each["share"]),
+                "deviation": _number(each["deviation"]),
+            }
+            for each in named
+        ]
     shares = [share or 0.0 for share in line["shares"]]
     names = [*channels, *(f"channel {n}" for n in range(len(channels) + 1, len(shares) + 1))]
-    return named_shares(shares, names)
+    return named_channels(shares, line["deviations"], names)
 
 
 def iso_of(time: int | None) -> str | None:

@@ -218,7 +218,8 @@ def test_alertmanager_takes_alerts_and_their_ends(
 def episode(number: int, state: str) -> bytes:
     line = {"model_id": "pump-1", "index": number, "episode": number, "state": state}
     line |= {"kind": "shift", "severity": 20.5, "p": 1e-9, "start_index": 7, "shares": [0.0, 1.0]}
-    line["channels"] = [{"channel": "heat", "share": 1.0}]
+    line |= {"deviations": [None, 2.5]}
+    line["channels"] = [{"channel": "heat", "share": 1.0, "deviation": None}]
     line |= {"time": "2026-03-01T20:00:00.000000000Z", "start": "2026-03-01T19:59:00.000000000Z"}
     return json.dumps(line).encode()
 

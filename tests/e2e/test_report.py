@@ -537,6 +537,7 @@ def test_the_fleet_over_time_can_be_read_and_leads_to_a_model(tmp_path: Path, lo
         tables.append(features(name, n, p=p, time=START + np.arange(n) * SECOND))
     line = {"model_id": odd, "time": START, "index": 250, "episode": 1, "state": "open"}
     line |= {"kind": "shift", "severity": 900.0, "p": 1e-20, "shares": [1.0]}
+    line |= {"deviations": [None]}
     line |= {"start_index": 200, "detected_index": 201, "last_index": 299}
     moments = {"start": 200, "detected": 201, "last": 299}
     line |= {name: START + row * SECOND for name, row in moments.items()}

@@ -267,6 +267,7 @@ class Alone:
             "last_index": rows - 1,
             "last": since,
             "shares": [0.0] * WIDTH,
+            "deviations": [None] * WIDTH,
         }
         self._keep(EPISODES, (self.key, Chunk(pa.RecordBatch.from_pylist([line]))))
 

@@ -47,7 +47,7 @@ NOTHING = dict.fromkeys(
         *("episode", "kind", "severity", "p", "start_index", "start", "detected_index"),
         *("detected", "last_index", "last"),
     )
-) | {"shares": [0.0] * 3}
+) | {"shares": [0.0] * 3, "deviations": [None] * 3}
 UNTIL = dataclasses.replace(HELD, until="1970-01-01T00:05:00", false_alarms=3600, per="1 hour")
 ACCEPTS = dataclasses.replace(HELD, accept_after=128)
 
@@ -347,14 +347,16 @@ def test_a_message_is_a_line_under_the_devices_id() -> None:
 
 def test_of_many_channels_the_largest_ten_are_named() -> None:
     shares = np.array([1, 5, 0, 3, 3, 9, 2, 7, 4, 8, 6, 2, 11, 10, 1]) / 72
-    episode = Episode(1, "shift", 3, 5, 5, False, 5, 4.0, 0.1, (1, 2, 2, 2), shares)
+    episode = Episode(1, "shift", 3, 5, 5, False, 5, 4.0, 0.1, (1, 2, 2, 2), shares, -shares)
     chunk = device_chunk([Device("off", 6, 2, 3, 1, 1, episode)], 15)
     encode = DeviceStatesFn(devices_schema(True, 15), [f"c{number}" for number in range(15)])
     ((_, value, _),) = encode.process(("m", chunk))
     assert value is not None
     named = json.loads(value)["channels"]
     wanted = [12, 13, 5, 9, 7, 10, 1, 8, 3, 4]
-    assert named == [{"channel": f"c{at}", "share": shares[at]} for at in wanted]
+    assert named == [
+        {"channel": f"c{at}", "share": shares[at], "deviation": -shares[at]} for at in wanted
+    ]
 
 
 def test_a_device_that_is_gone_is_a_message_without_a_value() -> None:

@@ -78,6 +78,7 @@ def as_line(episode: Episode) -> Line:
         "last_index": episode.last,
         "last": last,
         "shares": episode.shares.tolist(),
+        "deviations": [None if np.isnan(far) else far for far in episode.deviations.tolist()],
     }
 
 

@@ -152,7 +152,7 @@ def test_an_open_episode_is_told_as_it_stands() -> None:
 
 
 def _plain(episode: Episode) -> tuple[Any, ...]:
-    return tuple(x.tolist() if isinstance(x, np.ndarray) else x for x in episode)
+    return tuple(x.tobytes() if isinstance(x, np.ndarray) else x for x in episode)
 
 
 FURTHER = broken()[600:1100]

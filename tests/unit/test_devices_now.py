@@ -76,7 +76,7 @@ def test_the_table_has_who_is_off_first(tmp_path: Path, capsys: pytest.CaptureFi
     assert [" ".join(line.split()) for line in printed(capsys, output)] == [
         "1 of 3 devices is off (1 well, 1 calibrating)",
         "device state since kind channels last row",
-        "m2 off 2017-07-14 02:40:40 UTC ramp a 70%, b 26% 2017-07-14 02:41:39 UTC",
+        "m2 off 2017-07-14 02:40:40 UTC ramp a 70% (-3.2), b 26% (+0.50) 2017-07-14 02:41:39 UTC",
         "m10 well 2017-07-14 02:41:10 UTC 2017-07-14 02:41:39 UTC",
         "m1 calibrating until row 64 2017-07-14 02:40:29 UTC",
     ]
@@ -173,7 +173,7 @@ def test_a_device_that_differs_by_day_to_the_end_has_changed(tmp_path: Path) -> 
     put(tmp_path / "out", "differences", table)
     found = known(output)
     assert (found["m2"]["state"], found["m2"]["kind"]) == ("changed", "by day")
-    assert found["m2"]["channels"] == [{"channel": "b", "share": 1.0}]
+    assert found["m2"]["channels"] == [{"channel": "b", "share": 1.0, "deviation": None}]
     assert found["m2"]["since"].startswith("2017-07-14T02:40:00")
     assert (found["m10"]["state"], found["m1"]["state"]) == ("off", "learning")
 
@@ -185,7 +185,8 @@ def test_json_has_the_fields_of_the_devices_topic(
         lines = (episode("m2", state="open", timed=timed),)
         output = run(tmp_path / f"out-{timed}", *lines, timed=timed, **FIRST)
         found = [json.loads(line) for line in printed(capsys, output, "--json")]
-        names = {"model_id", *devices_schema(timed, 3).names} - {"shares"} | {"channels"}
+        names = {"model_id", *devices_schema(timed, 3).names} - {"shares", "deviations"}
+        names |= {"channels"}
         assert [set(line) for line in found] == [names] * 3
         assert [(line["model_id"], line["state"]) for line in found] == [
             ("m2", "off"),
@@ -195,9 +196,9 @@ def test_json_has_the_fields_of_the_devices_topic(
         assert [line["rows"] for line in found] == [100, 100, 30]
         assert found[0]["since_index"] == 40
         assert found[0]["channels"] == [
-            {"channel": "a", "share": 0.7},
-            {"channel": "b", "share": 0.26},
-            {"channel": "c", "share": 0.04},
+            {"channel": "a", "share": 0.7, "deviation": -3.21},
+            {"channel": "b", "share": 0.26, "deviation": 0.5},
+            {"channel": "c", "share": 0.04, "deviation": None},
         ]
         assert found[1]["channels"] is None
         if timed:

@@ -25,7 +25,10 @@ from pipelines.notify.templates import PRESETS, filled, read_template
 from tests.receivers import HttpServer, mail_server
 
 START = 1_772_395_140_000_000_000
-SHARES = [{"channel": "heat", "share": 0.97}, {"channel": "flow", "share": 0.03}]
+SHARES = [
+    {"channel": "heat", "share": 0.97, "deviation": 6.08},
+    {"channel": "flow", "share": 0.03, "deviation": None},
+]
 
 
 def notice(
@@ -226,7 +229,7 @@ def test_an_end_says_what_became_of_the_device(state: str, text: str) -> None:
 def test_a_kind_is_said_once_it_is_settled(server: HttpServer) -> None:
     begun = Event(notice(kind="spike"))
     ended = Event(notice(kind="spike"), notice(state="closed", kind="shift"), over=True)
-    assert begun.summary == "pump-5 is off since 2026-03-01 19:59:00 UTC: heat 97 %"
+    assert begun.summary == "pump-5 is off since 2026-03-01 19:59:00 UTC: heat 97 % (+6.1)"
     assert "kind" not in filled(PRESETS["plain"], begun, "")
     plain = filled(PRESETS["plain"], ended, "")
     assert plain["kind"] == "shift"
@@ -245,7 +248,7 @@ def test_a_kind_is_said_once_it_is_settled(server: HttpServer) -> None:
 def test_forms_are_what_services_take() -> None:
     began = Event(notice())
     over = Event(notice(), notice(state="closed"), over=True)
-    text = "pump-5 is off since 2026-03-01 19:59:00 UTC: shift in heat 97 %"
+    text = "pump-5 is off since 2026-03-01 19:59:00 UTC: shift in heat 97 % (+6.1)"
     assert filled(PRESETS["slack"], began, "") == {"text": text}
     card = filled(PRESETS["teams"], began, "")["attachments"][0]["content"]
     assert (card["body"][0]["text"], card["$schema"][:5]) == (text, "http:")
@@ -258,7 +261,7 @@ def test_forms_are_what_services_take() -> None:
             "source": "pump-5",
             "severity": "error",
             "timestamp": "2026-03-01T19:59:00.000Z",
-            "component": "heat 97 %",
+            "component": "heat 97 % (+6.1)",
             "class": "shift",
         },
     }
@@ -339,15 +342,15 @@ def test_an_alert_goes_on_until_its_end_is_sent(server: HttpServer) -> None:
 def line(**changed: Any) -> dict[str, Any]:
     given = {"model_id": "m", "episode": 1, "state": "open", "kind": "shift", "severity": 3.5}
     given |= {"start_index": 7, "start": "2026-03-01T19:59:00.000000000Z", "time": None}
-    return {**given, "shares": [0.25, 0.75], **changed}
+    return {**given, "shares": [0.25, 0.75], "deviations": [None, -3.2], **changed}
 
 
 def test_lines_of_topics_are_read() -> None:
     found = notice_of(line(), ["flow"], "here")
-    assert found.channels[0] == {"channel": "channel 2", "share": 0.75}
+    assert found.channels[0] == {"channel": "channel 2", "share": 0.75, "deviation": -3.2}
     assert (found.start, found.key) == (START, "m episode 1")
-    named = notice_of(line(channels=[{"channel": "heat", "share": 0.75}]), [], "here")
-    assert named.channels == [{"channel": "heat", "share": 0.75}]
+    heat = {"channel": "heat", "share": 0.75, "deviation": None}
+    assert notice_of(line(channels=[heat]), [], "here").channels == [heat]
     silent = notice_of(line(kind="silent", episode=None, severity=None), [], "here")
     assert silent.key == "m silent since 2026-03-01T19:59:00.000Z"
     with pytest.raises(DataError, match="here: has a line without columns of episodes"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,11 @@ def run(spec: ReferenceSpec, rows: Array, *cuts: int) -> tuple[Any, Scores, list
     return state, Scores(*joined), reported
 
 
+ARRAYS = ("shares", "deviations")
+
+
 def told_of(episode: Episode) -> dict[str, Any]:
-    return {name: value for name, value in episode._asdict().items() if name != "shares"}
+    return {name: value for name, value in episode._asdict().items() if name not in ARRAYS}
 
 
 def as_bytes(*arrays: Array) -> bytes:
@@ -175,7 +179,9 @@ def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
     for field in dataclasses.fields(Scores):
         assert as_bytes(getattr(other, field.name)) == as_bytes(getattr(scores, field.name))
     assert [told_of(e) for e in again] == [told_of(e) for e in reported]
-    assert as_bytes(*(e.shares for e in again)) == as_bytes(*(e.shares for e in reported))
+    for name in ARRAYS:
+        parts, wholes = ([getattr(e, name) for e in each] for each in (again, reported))
+        assert as_bytes(*parts) == as_bytes(*wholes)
     after, expected = reference.arrays(state), reference.arrays(whole)
     assert {name: as_bytes(array) for name, array in after.items()} == {
         name: as_bytes(array) for name, array in expected.items()
@@ -308,6 +314,9 @@ def test_what_learns_nothing_goes_on_with_its_evidence() -> None:
     assert as_bytes(moved.tables.whitener) != as_bytes(state.tables.whitener)
 
 
+SIZES = {"shift": 8.0, "spike": 30.0}
+
+
 @pytest.mark.parametrize(
     ("kind", "fault"),
     [
@@ -335,6 +344,10 @@ def test_kind_since_when_and_channel(kind: str, fault: Array) -> None:
         off.append(abs(episode.start - 1000))
         assert int(episode.shares.argmax()) == channel
         assert episode.shares.sum() == pytest.approx(1.0)
+        by = float(episode.deviations[channel])
+        if kind in SIZES:
+            assert by == pytest.approx(SIZES[kind] * deviation[channel], rel=0.1), seed
+        assert math.isnan(by) == (episode.kind == "stuck")
         assert 1000 <= episode.opened <= 1000 + len(fault) + 5
         assert episode.last >= episode.opened - 1
     assert hits >= 19
@@ -435,7 +448,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
     for width, lags, means in ((1, 5, 2), (12, 3, 2), (38, 1, 2), (70, 1, 1), (200, 1, 0)):
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
         columns = width * (lags + means)
-        own = 2 * columns * (columns + 1) + width * (lags + 129 * means + 136) + 4250
+        own = 2 * columns * (columns + 1) + width * (lags + 129 * means + 140) + 4250
         own = 8 * own + 256
         assert sum(array.nbytes for array in state.tables) == own
 

@@ -217,6 +217,8 @@ def test_a_fault_is_found_named_and_over_and_later_ones_are_seen() -> None:
             assert near, (seed, begins)
             assert int(near[-1].shares.argmax()) == channel
             assert abs(near[0].start - begins) < 20
+            by = -2.5 if channel == 3 else 2.5
+            assert all(abs(e.deviations[channel] - by) < 0.5 for e in near), seed
         # A change that stays is told of once, then it is steady; no episode is open at the end.
         assert reference.open_episode(SPEC, state) is None
         assert len(opened) <= 5
@@ -481,7 +483,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
         lags = SPEC.lags_for(width)
         columns, streams = width * (lags + 2), width + 2
-        own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 136) + 4250
+        own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 140) + 4250
         own += 311 * streams + 128 * (streams - 3) + 72 * width + 1
         own += columns * (columns + 1) + 6 * (streams + 1) + columns * (columns + 2) + 6
         assert sum(array.nbytes for array in state.tables) == 8 * own + 256

@@ -58,6 +58,7 @@ def episode(model: str, number: int = 1, *, timed: bool = True, **fields: Any) -
         "detected_index": 42,
         "last_index": 60,
         "shares": [0.7, 0.26, 0.04],
+        "deviations": [-3.21, 0.5, None],
         **fields,
     }
     if timed:
@@ -132,7 +133,7 @@ def test_the_worst_comes_first_and_is_what_the_curves_show(tmp_path: Path) -> No
     output_text = text_of(page)
     assert "2 of 3 devices were off, 1 of them to the end." in output_text
     assert output_text.index("2017-07-14 02:40:40 row 40 ramp") < output_text.index("row 40 shift")
-    assert "a 70 % , b 26 %" in output_text
+    assert "a 70 % (-3.2) , b 26 % (+0.50)" in output_text
     data = data_of(page)
     assert data["first"] == 2
     assert data["episodes"] == [

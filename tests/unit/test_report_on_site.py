@@ -30,6 +30,7 @@ def folder(output: Path, **record: Any) -> str:
         **{"model_id": "a", "index": 70, "episode": 1, "state": "closed", "kind": "shift"},
         **{"severity": 50.0, "p": 1e-9, "start_index": 40, "detected_index": 42},
         **{"last_index": 60, "shares": [0.7, 0.26, 0.04], "time": START + 70 * SECOND},
+        **{"deviations": [None] * 3},
         **{name: START + 40 * SECOND for name in ("start", "detected")},
         "last": START + 60 * SECOND,
     }

@@ -9,7 +9,7 @@ import apache_beam as beam
 import msgspec
 import pyarrow as pa
 
-from kerneltrack.fleet.devices import GONE, named_shares
+from kerneltrack.fleet.devices import GONE, named_channels
 from transforms.chunks import Chunk
 from transforms.kafka.encode import rows_of, to_json
 from transforms.kafka.gather import Outgoing
@@ -22,8 +22,8 @@ class DeviceStatesFn(beam.DoFn):
     """Turn lines of `devices_schema` into messages: each a JSON object under the device's id.
 
     A device that is gone is a message without a value, which takes what was said of it out of a
-    compacted topic. In place of the shares of all channels stand those of at most ten, by name,
-    the largest first. Messages leave in the order of the lines. No state.
+    compacted topic. In place of the shares and deviations of all channels stand those of at
+    most ten, by name, the largest shares first. Messages leave in the order of the lines. No state.
 
     Args:
         schema: `devices_schema`.
@@ -46,7 +46,7 @@ class DeviceStatesFn(beam.DoFn):
             yield encoded, _ENCODER.encode(self._named(line)), []
 
     def _named(self, line: dict[str, Any]) -> dict[str, Any]:
-        shares = line.pop("shares")
+        shares, deviations = line.pop("shares"), line.pop("deviations")
         if line["episode"] is None:
             return {**line, "channels": [] if line["kind"] == SILENT else None}
-        return {**line, "channels": named_shares(shares, self._channels)}
+        return {**line, "channels": named_channels(shares, deviations, self._channels)}

@@ -16,7 +16,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.devices import named_shares
+from kerneltrack.fleet.devices import named_channels
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.formats import OUTPUT_FORMATS
 from transforms.kafka.gather import Outgoing
@@ -36,11 +36,19 @@ PLACE_FIELDS = (
 )
 """Where in the input topic a row came from."""
 
-NAMED_SHARES = pa.field(
+NAMED_CHANNELS = pa.field(
     "channels",
-    pa.list_(pa.struct([pa.field("channel", pa.string()), pa.field("share", pa.float64())])),
+    pa.list_(
+        pa.struct(
+            [
+                pa.field("channel", pa.string()),
+                pa.field("share", pa.float64()),
+                pa.field("deviation", pa.float64()),
+            ]
+        )
+    ),
 )
-"""The largest shares of an episode, by the names of their channels."""
+"""The largest shares of an episode, by the names of their channels, and their deviations."""
 
 
 def placed_schema(schema: pa.Schema) -> pa.Schema:
@@ -63,7 +71,7 @@ class EncodeFn(beam.DoFn):
     Args:
         schema: Columns of the rows, `model_id` first.
         form: "json", a list of objects, or "arrow", an IPC stream.
-        channels: Of episodes, names of the D channels: rows have the column `NAMED_SHARES`, too.
+        channels: Of episodes, names of the D channels: rows have the column `NAMED_CHANNELS`, too.
 
     Raises:
         ConfigError: for an unknown form.
@@ -125,8 +133,12 @@ def messages_of(
         return
     batch = rows_of(chunks, schema)
     if channels:
-        named = [named_shares(shares, channels) for shares in batch.column("shares").to_pylist()]
-        batch = batch.append_column(NAMED_SHARES, pa.array(named, NAMED_SHARES.type))
+        parts = (batch.column(name).to_pylist() for name in ("shares", "deviations"))
+        named = [
+            named_channels(shares, deviations, channels)
+            for shares, deviations in zip(*parts, strict=True)
+        ]
+        batch = batch.append_column(NAMED_CHANNELS, pa.array(named, NAMED_CHANNELS.type))
     records = None if form == "arrow" else records_of(batch)
     start = 0
     for key, chunk in chunks:

@@ -11,7 +11,7 @@ from apache_beam import pvalue
 
 from kerneltrack.fleet.devices import Device, new_device
 from kerneltrack.fleet.model import Model, Work
-from transforms.chunks import Chunk, matrix_column
+from transforms.chunks import Chunk, known_matrix_column, matrix_column
 from transforms.outputs import DEVICES, SILENT
 
 
@@ -77,6 +77,9 @@ def device_chunk(devices: Sequence[Device], width: int) -> Chunk:
         "last": pa.array(times(3), pa.int64()),
         "shares": matrix_column(
             np.stack([np.zeros(width) if each is None else each.shares for each in episodes])
+        ),
+        "deviations": known_matrix_column(
+            np.stack([np.full(width, np.nan) if e is None else e.deviations for e in episodes])
         ),
     }
     return Chunk(pa.RecordBatch.from_pydict(columns))

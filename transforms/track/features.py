@@ -14,7 +14,7 @@ from kerneltrack.fleet.results import Alert
 from kerneltrack.monitor.drift import Alerts
 from kerneltrack.monitor.reference import WRITTEN, Episode, Scores
 from kerneltrack.trackers.common.features import Features
-from transforms.chunks import Chunk, matrix_column
+from transforms.chunks import Chunk, known_matrix_column, matrix_column
 from transforms.metrics import count
 from transforms.outputs import ALERTS, EPISODES
 
@@ -42,6 +42,8 @@ def episode_chunk(episodes: Sequence[Episode], has_time: bool) -> Chunk:
         stamps = [episode.times[place] if has_time else None for episode in episodes]
         columns[name] = pa.array(stamps, pa.int64())
     columns["shares"] = matrix_column(np.stack([episode.shares for episode in episodes]))
+    deviations = np.stack([episode.deviations for episode in episodes])
+    columns["deviations"] = known_matrix_column(deviations)
     return Chunk(pa.RecordBatch.from_pydict(columns))
 
 

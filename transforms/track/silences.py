@@ -7,7 +7,7 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 from kerneltrack.time_units import nanoseconds
-from transforms.chunks import Chunk, matrix_column
+from transforms.chunks import Chunk, known_matrix_column, matrix_column
 from transforms.keyed.silence import NO_TIME, Heard
 from transforms.metrics import count
 from transforms.outputs import EPISODES, SILENT
@@ -54,4 +54,5 @@ def _line(
         columns[f"{name}_index"] = pa.array([heard.rows - 1], pa.int64())
         columns[name] = pa.array([since], pa.int64())
     columns["shares"] = matrix_column(np.zeros((1, width)))
+    columns["deviations"] = known_matrix_column(np.full((1, width), np.nan))
     return pvalue.TaggedOutput(EPISODES, (key, Chunk(pa.RecordBatch.from_pydict(columns))))

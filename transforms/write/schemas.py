@@ -81,7 +81,8 @@ def episodes_schema(has_time: bool, width: int) -> pa.Schema:
 
     One line when an episode opens, one when it closes, or when the input ends: `index` and `time`
     are of the row after which it is written, `start` of the row since when, `detected` of the row
-    that opened it, `last` of the last row that was surprising by itself.
+    that opened it, `last` of the last row that was surprising by itself. `deviations` are null
+    where they are not known.
     """
     fields = _numbered(has_time)
     fields += [
@@ -95,7 +96,8 @@ def episodes_schema(has_time: bool, width: int) -> pa.Schema:
         fields.append(pa.field(f"{name}_index", pa.int64()))
         if has_time:
             fields.append(pa.field(name, TIME))
-    return pa.schema([*fields, pa.field("shares", pa.list_(pa.float64(), width))])
+    of_channels = pa.list_(pa.float64(), width)
+    return pa.schema([*fields, ("shares", of_channels), ("deviations", of_channels)])
 
 
 def periods_schema(width: int) -> pa.Schema:

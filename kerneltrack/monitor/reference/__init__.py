@@ -74,6 +74,12 @@ subspace, by how much ‖x - s‖²/γ falls over the square of α's mean. All o
 rows are searched so, of the next 256 one of two, of the next 512 one of four and so on, drawn by
 Philox, and each counts for as many: for an episode of a million rows some 1,800 are searched.
 
+**How far.** Of the channels that a row is blamed on, δ_A = Ω_AA⁻¹v_A is how far they are above what
+the others make of them, and u² the newest entry's place in Ω_AA⁻¹, its usual square. On each side
+the sums of (δ/u)² and of δ((δ/u)² - 2) are kept, from the row on that the episode began with: their
+ratio is the mean deviation, as E[x(x²/u² - 2)] = μE[x²/u²] of a normal x, and rows that are usual
+add nothing to the second one. In an episode of the hours, δ is the distance from the hour's mean.
+
 **Until.** Where the stretch ends at an event time, it is learned from on as above, half of `rows`
 unseen, and calibrated by the scores of the rows from then to that time. A rate in event time is one
 in rows by the mean distance of the stretch's rows in time.

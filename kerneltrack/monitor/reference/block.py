@@ -307,7 +307,8 @@ def go_on(
     episodes: list[list[Episode]] = [[] for _ in range(many)]
     if np.count_nonzero(reached[:, 1]):
         room = EpisodeRoom(*laid.episodes.arrays(rooms[1], len(rows)))
-        episodes = _episodes_of(room, starts, reached[:, 1], spec.lags_for(width))
+        scales = columns_of(spec, width, blocks)["scale"][which]
+        episodes = _episodes_of(room, starts, reached[:, 1], spec.lags_for(width), scales)
     done = (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & ~_by_time(spec, counts)
     return Watched(Scores(*rooms[0]), episodes, done)
 
@@ -491,11 +492,15 @@ def ready_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> BoolArray:
 
 
 def _episodes_of(
-    room: EpisodeRoom, starts: IntArray, many: IntArray, lags: int
+    room: EpisodeRoom, starts: IntArray, many: IntArray, lags: int, scales: FloatArray
 ) -> list[list[Episode]]:
-    """Return each model's episodes of what the loop filled, from the place of its first row on."""
+    """Return each model's episodes of what the loop filled, from the place of its first row on.
+
+    `scales`: (m, D) as of `Tables`.
+    """
     episodes: list[list[Episode]] = [[] for _ in many]
     for model in np.flatnonzero(many).tolist():
         first = int(starts[model])
-        episodes[model] = [read_episode(room, first + at, lags) for at in range(int(many[model]))]
+        places = range(first, first + int(many[model]))
+        episodes[model] = [read_episode(room, at, lags, scales[model]) for at in places]
     return episodes

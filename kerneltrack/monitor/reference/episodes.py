@@ -9,13 +9,15 @@ import numpy as np
 
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.monitor.reference.spec import ACCEPTED, RECOVERED, STEADY, ReferenceSpec
-from kerneltrack.monitor.reference.state import CHANGED, OPENED, ReferenceState
+from kerneltrack.monitor.reference.state import CHANGED, OPENED, SIDES, ReferenceState
 from kerneltrack.native.binding import call
 
 SPIKE_ROWS = 5
 """An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
 EARLY_ROWS = 20
 """Rows of an episode that say how it began (native/reference.h)."""
+_LEAST_PLAIN, _MOST_PLAIN = 1e-4, 1e15
+"""Numbers that are shown without an exponent."""
 RAMP = 1.5
 """A ramp's mean surprise is so many times that of its first rows."""
 
@@ -37,6 +39,8 @@ class Episode(NamedTuple):
         peak: Smallest p.
         times: Event times, ns, of the rows `start`, `opened`, `row` and `last`; 0 without times.
         shares: (D,) what each channel contributes, adding up to 1.
+        deviations: (D,) how far each is above what is usual, on average over the rows that it is
+            blamed for, in its own unit; less than 0 where it is below, NaN where it is not known.
         steady: Whether it is over because the change has lasted (a reference that moves): its last
             rows were as odd as before, and are normal from now on.
         changed: Index of the row since when the device has changed to stay, after this line; None
@@ -55,6 +59,7 @@ class Episode(NamedTuple):
     peak: float
     times: tuple[int, int, int, int]
     shares: FloatArray
+    deviations: FloatArray
     accepted: bool = False
     steady: bool = False
     changed: int | None = None
@@ -96,6 +101,7 @@ class EpisodeRoom(NamedTuple):
     stuck_rows: IntArray
     times: IntArray
     blame: FloatArray
+    sides: FloatArray
     stuck: FloatArray
     change: IntArray
 
@@ -107,14 +113,15 @@ def make_room(count: int, width: int) -> EpisodeRoom:
     number, start, opened, row, last, surprises, stuck_rows = wholes
     peak, surprise, early = reals
     closed, blame = np.zeros(count, np.bool_), np.zeros((count, width))
+    sides = np.zeros((count, SIDES * width))
     times = np.zeros((count, 4), np.int64)
     stuck, change = np.zeros((count, width)), np.zeros((count, 4), np.int64)
-    rest = (peak, surprise, early, last, surprises, stuck_rows, times, blame, stuck, change)
+    rest = (peak, surprise, early, last, surprises, stuck_rows, times, blame, sides, stuck, change)
     return EpisodeRoom(number, start, opened, row, closed, *rest)
 
 
-def read_episode(room: EpisodeRoom, at: int, lags: int) -> Episode:
-    """Return the episode at a place of what a call filled."""
+def read_episode(room: EpisodeRoom, at: int, lags: int, scale: FloatArray) -> Episode:
+    """Return the episode at a place of what a call filled; `scale`: (D,) as of `Tables`."""
     start, row = int(room.start[at]), int(room.row[at])
     last = int(room.last[at])
     rows = last - int(room.opened[at]) + 1
@@ -126,8 +133,10 @@ def read_episode(room: EpisodeRoom, at: int, lags: int) -> Episode:
         if late > RAMP * room.early[at] / EARLY_ROWS:
             kind = "ramp"
     blame = room.blame[at].copy()
+    deviations = scale * _deviations(room.sides[at].reshape(SIDES, -1))
     if 2 * room.stuck_rows[at] > last - start + 1:
         kind, blame = "stuck", room.stuck[at].copy()
+        deviations = np.full(len(scale), np.nan)
     recovered, steady, changed, changed_time = room.change[at].tolist()
     if recovered:
         kind = RECOVERED
@@ -144,10 +153,33 @@ def read_episode(room: EpisodeRoom, at: int, lags: int) -> Episode:
         peak=math.exp(-float(room.peak[at])),
         times=tuple(room.times[at].tolist()),
         shares=blame / total if total > 0.0 else blame,
+        deviations=deviations,
         steady=bool(steady),
         changed=changed - 1 if changed else None,
         changed_time=changed_time,
     )
+
+
+def _deviations(sides: FloatArray) -> FloatArray:
+    """Return each channel's mean distance on the side that it is on by most, (D,)."""
+    above, far_above, below, far_below = sides
+    is_above = far_above >= far_below
+    weight, far = np.where(is_above, above, below), np.maximum(far_above, far_below)
+    by = np.divide(far, weight, out=np.full(len(far), np.nan), where=far > 0.0)
+    signed_by: FloatArray = np.where(is_above, by, -by)
+    return signed_by
+
+
+def signed(deviation: float) -> str:
+    """Return a deviation with its sign, of two digits or all before the point.
+
+    Example:
+        >>> signed(6.08), signed(-1234.5), signed(0.00123)
+        ('+6.1', '-1,234', '+0.0012')
+    """
+    if not _LEAST_PLAIN <= abs(deviation) < _MOST_PLAIN:
+        return f"{deviation:+.2g}"
+    return f"{deviation:+,.{max(1 - math.floor(math.log10(abs(deviation))), 0)}f}"
 
 
 def changed_since(state: ReferenceState) -> tuple[int, int] | None:
@@ -169,4 +201,4 @@ def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
         return None
     room = make_room(1, len(tables.scale))
     call("reference_note", tables, room)
-    return read_episode(room, 0, spec.lags_for(len(tables.scale)))
+    return read_episode(room, 0, spec.lags_for(len(tables.scale)), tables.scale)

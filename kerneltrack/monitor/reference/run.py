@@ -178,7 +178,8 @@ def update(
         parts = *given, found.after(start).columns, room, reached
         call("reference_run", settings, tables, tracking, kernel, *parts)
         done, many, accepted = reached.tolist()
-        episodes += [read_episode(room, at, settings.lags) for at in range(many)]
+        scale = tables.scale
+        episodes += [read_episode(room, at, settings.lags, scale) for at in range(many)]
         start += done
         if accepted:
             episodes.append(_accepted(spec, ReferenceState(tables, kernel)))

@@ -31,6 +31,8 @@ MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
 MOST_SPARED = MOST_COLUMNS
 """Rows that are spared after a gap, at most: 150, or the lags (native/reference_moving.c)."""
+SIDES = 4
+"""Rows of `sides` (native/reference.h)."""
 SETTLED = 41
 """Rows whose scores one that is settled is the mean of: it is of the middle one of them."""
 MOST_THINNED = 40
@@ -117,6 +119,9 @@ class Tables(NamedTuple):
         measured: (4, BLOCK) the `MEASURES` of the open block's rows.
         peaks: (64,) heights of the highest excursions of S that were no episodes, falling.
         blame: (D,) the channels' shares in the excursion of S, summed up.
+        sides: (4, D) of the rows that each channel was blamed for in which it was above what the
+            others make of it, by x deviations: the sums of (x/u)² and of x((x/u)² - 2), u being how
+            far it usually is; the same of the rows in which it was below.
         stuck: (D,) the surprises that they were stuck, summed up likewise.
         previous: (D,) the newest row, scaled; NaN if the next one follows none, `PASSED_BY` if it
             follows rows that passed the reference by.
@@ -188,6 +193,7 @@ class Tables(NamedTuple):
     measured: FloatArray
     peaks: FloatArray
     blame: FloatArray
+    sides: FloatArray
     stuck: FloatArray
     previous: FloatArray
     recent: FloatArray
@@ -216,7 +222,7 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 136) + 4250) + 256 and those of the
+    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 140) + 4250) + 256 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
     8(E(E + 1) + E(E + 2) + 317Q + 128(Q - 3) + 72D + 13) more, Q = D + 2; that there are modes
     takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9).
@@ -253,6 +259,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "measured": real(streams + 1 + (modes > 0) if streams else len(MEASURES), BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
+        "sides": real(SIDES, width),
         "stuck": real(width),
         "previous": real(width),
         "recent": real(SETTLED),
@@ -348,7 +355,7 @@ def restarted(state: ReferenceState) -> ReferenceState:
     tables.reals[EVIDENCES] = 0.0
     tables.reals[LEVEL] = 1.0
     tables.times[: NEWEST_TIME + 1] = 0
-    for array in (tables.blame, tables.stuck, tables.runs):
+    for array in (tables.blame, tables.sides, tables.stuck, tables.runs):
         array[...] = 0
     tables.previous[...] = np.nan
     tables.recent[...] = np.nan

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kerneltrack.errors import printable
+from kerneltrack.monitor.reference.episodes import signed
 from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
 from kerneltrack.paths import join
@@ -50,7 +51,8 @@ class Off:
         last: Event time of the last surprising row.
         last_row: Index of that row.
         severity: Sum of -log₁₀ p over the episode.
-        channels: Names and shares of the channels, the largest first; empty if none stands out.
+        channels: Names and shares of the channels, and how far they are above what is usual ("" if
+            that is not known), the largest share first; empty if none stands out.
         further: How many more channels have a share.
         of: How many channels there are.
         episodes: How many episodes the model had.
@@ -66,7 +68,7 @@ class Off:
     last: int | None
     last_row: int
     severity: float
-    channels: list[tuple[str, float]]
+    channels: list[tuple[str, float, str]]
     further: int
     of: int
     episodes: int
@@ -78,7 +80,7 @@ class Off:
             return "no single channel"
         if self.of > MOST_CHANNELS and len(self.channels) + self.further == self.of:
             return f"all channels, {self.channels[0][0]} first"
-        names = ", ".join(name for name, _ in self.channels)
+        names = ", ".join(name for name, *_ in self.channels)
         return f"{names} and {self.further} more" if self.further else names
 
 
@@ -270,8 +272,8 @@ def _band(line: dict[str, Any]) -> Band:
 def _off(
     line: dict[str, Any], channels: list[str], episodes: int, still: bool, changed: bool
 ) -> Off:
-    shares = sorted(zip(line["shares"], channels, strict=True), key=lambda pair: -pair[0])
-    shares = [pair for pair in shares if pair[0] >= LEAST_SHARE]
+    parts = zip(line["shares"], line["deviations"], channels, strict=True)
+    blamed = sorted((each for each in parts if each[0] >= LEAST_SHARE), key=lambda each: -each[0])
     return Off(
         model=line["model_id"],
         kind=line["kind"],
@@ -283,8 +285,11 @@ def _off(
         last=line.get("last"),
         last_row=line["last_index"],
         severity=line["severity"],
-        channels=[(name, share) for share, name in shares[:MOST_CHANNELS]],
-        further=max(len(shares) - MOST_CHANNELS, 0),
+        channels=[
+            (name, share, "" if deviation is None else signed(deviation))
+            for share, deviation, name in blamed[:MOST_CHANNELS]
+        ],
+        further=max(len(blamed) - MOST_CHANNELS, 0),
         of=len(channels),
         episodes=episodes,
     )
