@@ -33,6 +33,7 @@ import numpy as np
 
 from kerneltrack.arrays import FloatArray
 from kerneltrack.native.binding import call
+from kerneltrack.native.layouts import FloatMatrix
 
 PROXIMAL, EXACT = range(2)
 
@@ -47,10 +48,10 @@ class Descent(NamedTuple):
         q: (r, N) Q.
     """
 
-    gram: FloatArray
-    factor: FloatArray
-    image: FloatArray
-    q: FloatArray
+    gram: FloatMatrix
+    factor: FloatMatrix
+    image: FloatMatrix
+    q: FloatMatrix
 
 
 class RowSparseSettings(NamedTuple):

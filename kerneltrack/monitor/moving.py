@@ -42,6 +42,7 @@ from kerneltrack.limits import (
     whole,
 )
 from kerneltrack.monitor.window_settings import MOST_MOVING
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import check_int
 from kerneltrack.trackers.common.base import loop_of
@@ -89,15 +90,15 @@ class WindowState(NamedTuple):
             and `residuals` belong to an earlier subspace.
     """
 
-    rows: FloatArray
-    gram: FloatArray
-    cross: FloatArray
-    basis: FloatArray
-    features: FloatArray
-    shares: FloatArray
-    residuals: FloatArray
-    own: FloatArray
-    counts: IntArray
+    rows: FloatMatrix
+    gram: FloatMatrix
+    cross: FloatMatrix
+    basis: FloatMatrix
+    features: FloatMatrix
+    shares: FloatVector
+    residuals: FloatVector
+    own: FloatVector
+    counts: IntVector
 
 
 class MovingMismatch(NamedTuple):
@@ -111,9 +112,9 @@ class MovingMismatch(NamedTuple):
         kappa: (n,) their mean κ(x,x).
     """
 
-    value: FloatArray
-    residual: FloatArray
-    kappa: FloatArray
+    value: FloatVector
+    residual: FloatVector
+    kappa: FloatVector
 
     @property
     def trace_bound(self) -> FloatArray:

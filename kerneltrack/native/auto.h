@@ -3,6 +3,7 @@
 #ifndef KT_AUTO_H
 #define KT_AUTO_H
 
+#include "layouts.h"
 #include "learning.h"
 #include "nearest.h"
 
@@ -25,43 +26,6 @@ enum { LOSS, RIGHT, WEIGHT };
 
 /* Inputs beyond this count as this, and no entry of D is below that: their products stay numbers. */
 #define MOST_INPUT 1e30
-
-typedef struct {
-  double ridge;
-  double share;
-  double inverse_gamma;
-  int64_t last_label;
-  vec memories;
-  int64_t window;
-  int64_t channels;
-} auto_settings;
-
-/* `AutoState` but for the classes' names, with room for the call's classes. */
-typedef struct {
-  mat factors;
-  mat pivots;
-  mat aims;
-  mat landmarks;
-  mat chase;
-  mat tempers;
-  vec shares;
-  mat blending;
-  vec blend;
-  vec seen;
-  mat following;
-  vec scales;
-  ints fern_channels;
-  vec fern_thresholds;
-  mat fern_weights;
-  vec fern_squares;
-  window recent;
-  vec recent_labels;
-  mat tally;
-  mat course;
-  vec reals;
-  vec sums;
-  ints counts;
-} auto_state;
 
 /* A call: the row at hand, its coordinates x, and what the experts say of it. */
 typedef struct {

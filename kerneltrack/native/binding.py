@@ -5,8 +5,8 @@ Python: one for any processor of an architecture, one for each further set of in
 helps. All give the same bits; the best that the processor can run is taken.
 
 A structure crosses as bytes: `packed` lays the fields of a named tuple out in their order, each
-number in eight bytes, an array as its address and its lengths. C declares the same structure, and
-`tests/unit/test_native.py` holds the two against each other.
+number in eight bytes, an array as its address and its lengths. C's declarations (`layouts.h`) are
+written from the named tuples by `python -m tests.layouts`, and its compiler checks their sizes.
 """
 
 from __future__ import annotations

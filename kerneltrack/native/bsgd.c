@@ -1,5 +1,6 @@
 /* BSGD: steps on the hinge loss on a fixed budget of rows, see `learners/kernel/bsgd.py`. */
 #include "dictionary.h"
+#include "layouts.h"
 
 enum { REMOVAL, PROJECTION, MERGING };
 
@@ -8,15 +9,6 @@ some groups of rows go side by side. */
 #define SEARCH 20
 #define GROUPS 4
 #define GOLDEN 0.6180339887498949
-
-typedef struct {
-  double ridge;
-  double step_size;
-  double decay_rows;
-  int64_t maintenance;
-  int64_t budget;
-  int64_t warmup;
-} bsgd_settings;
 
 /* The row of the least Σ_c w_cj², ties to the first; fills the costs. */
 static int64_t lightest_row(const dictionary_state *state, dictionary_work *work) {

@@ -7,6 +7,7 @@ the coefficients of the subspace's basis, G = KE (`image`), F = ΓKE (`through`)
 #ifndef KT_COVARIANCE_H
 #define KT_COVARIANCE_H
 
+#include "layouts.h"
 #include "span.h"
 
 /* Places in `counts`, `reals` and `key` beside those of all trackers; those from RANK and FULL on
@@ -21,44 +22,6 @@ enum { LEVERAGE = 4 };
 /* A row whose squared distance from the span of the others is below this fraction of κ(x,x) is not
 stored: Γ takes its projection. So the condition of K, of unit diagonal, stays below B²/FOLD. */
 #define FOLD 1e-6
-
-typedef struct {
-  int64_t learn;
-  int64_t aligned;
-  int64_t admission;
-  double threshold;
-  double admitted;
-  double fading;
-  int64_t timed;
-  double rank_factor;
-  int64_t period;
-  double clip;
-  int64_t scale_window;
-} covariance_settings;
-
-typedef struct {
-  mat support;
-  mat factor;
-  mat gram;
-  mat image;
-  mat through;
-  mat energy;
-  mat weights;
-  mat square;
-  mat whitener;
-  mat frame;
-  ints born;
-  vec shift;
-  vec scale;
-  vec bandwidth;
-  vec recent;
-  ints key;
-  vec reals;
-  ints counts;
-  mat rivals;
-  ints rival_counts;
-  vec choice;
-} covariance_state;
 
 /* Most memories beside that in use. */
 #define MOST_RIVALS 2

@@ -8,23 +8,12 @@ row, w_c the weights of f_c = Σ_j w_cj κ(d_j, ·).
 #define KT_DICTIONARY_H
 
 #include "kernels.h"
+#include "layouts.h"
 #include "learning.h"
 
 /* Places in `counts` behind those of all learners: rows stored, rows of the mini-batch (EARLY lies
 between), and the steps since W was computed anew. */
 enum { STORED = LEARNER_COUNTS, PENDING, SINCE = EARLY + 1 };
-
-/* `DictionaryState` but for the classes' names, with room for the call's rows. */
-typedef struct {
-  mat rows;
-  mat weights;
-  mat root;
-  vec diagonal;
-  mat early;
-  vec bandwidth;
-  vec sums;
-  ints counts;
-} dictionary_state;
 
 /* Scratch of a call, a number a stored row in each: k; Wk; t and the diagonal before the row that
 came in last; a column of W, one of K⁻¹; what removing each row would cost. */

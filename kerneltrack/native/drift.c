@@ -1,5 +1,6 @@
 /* Drift alerts, and Page-Hinkley's test in river's arithmetic: see `kerneltrack/monitor/drift.py`,
 which has the equations and their source. */
+#include "layouts.h"
 #include "shapes.h"
 #include "vec.h"
 
@@ -31,23 +32,6 @@ enum {
   REALS
 };
 enum { WAITING, BLOCKS, USUAL_COUNT, RISE_BLOCKS, FALL_BLOCKS, MEAN_COUNT, COUNTS };
-
-typedef struct {
-  int64_t block;
-  double threshold;
-  double delta;
-  double clip;
-  double floor;
-  int64_t memory;
-  int64_t settle;
-  int64_t direction;
-} drift_settings;
-
-typedef struct {
-  vec pending;
-  vec reals;
-  ints counts;
-} drift_state;
 
 /* Rows at which alerts were raised, mean losses before and after the changes. */
 typedef struct {

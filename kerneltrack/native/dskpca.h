@@ -3,37 +3,12 @@
 #ifndef KT_DSKPCA_H
 #define KT_DSKPCA_H
 
+#include "layouts.h"
 #include "random_features.h"
 #include "tracking.h"
 
 /* Places in a state's `counts`: not those of the other trackers. */
 enum { DS_N, DS_LOSSES, DS_STEPS, DS_WAITING, DS_MENDED };
-
-typedef struct {
-  int64_t learn;
-  int64_t aligned;
-  double ridge;
-  int64_t form;
-  double step_size;
-  double step_decay;
-  int64_t row_batch;
-  double clip;
-} doubly_settings;
-
-typedef struct {
-  mat factor;
-  mat solver;
-  mat solver_t;
-  mat mapping;
-  mat moment;
-  mat cross;
-  vec shift;
-  vec scale;
-  vec bandwidth;
-  vec recent;
-  vec reals;
-  ints counts;
-} doubly_state;
 
 /* Scratch space: a mini-batch of rows, what is said of them, a block of features. */
 typedef struct {

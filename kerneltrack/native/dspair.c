@@ -5,6 +5,7 @@ Each view has the state of `dskpca` for its own functions; what ties them togeth
 functions a view's features are multiplied with. Both states share their counts. */
 #include "dskpca.h"
 #include "each.h"
+#include "layouts.h"
 #include "linalg.h"
 #include "vec.h"
 
@@ -13,23 +14,6 @@ enum { VIEWS = 2 };
 
 /* μ in mean eigenvalues of G. With T = 2B, a tenth fits the mini-batch's noise, 1 is slower. */
 #define DAMPING 0.3
-
-typedef struct {
-  cube factor;
-  cube solver;
-  cube solver_t;
-  cube moment;
-  mat link;
-  cube cross;
-  cube own;
-  cube gram;
-  vec shift;
-  vec scale;
-  vec bandwidth;
-  vec recent;
-  vec reals;
-  ints counts;
-} pair_state;
 
 /* A view's part of the state: Σuφ(x)ᵀ in `own`, Σφ(x)φ(x)ᵀ in the lower triangle of `gram`. */
 typedef struct {

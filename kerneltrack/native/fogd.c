@@ -1,23 +1,7 @@
 /* FOGD: gradient steps on random Fourier features, see `learners/kernel/fogd.py`. */
+#include "layouts.h"
 #include "learning.h"
 #include "random_features.h"
-
-typedef struct {
-  double ridge;
-  double step_size;
-  double decay_rows;
-  int64_t logistic;
-  int64_t warmup;
-} fogd_settings;
-
-/* `FOGDState` but for the classes' names, with room for the call's classes and rows. */
-typedef struct {
-  mat weights;
-  mat early;
-  vec bandwidth;
-  vec sums;
-  ints counts;
-} fogd_state;
 
 /* The random features, and φ(x)/√m of the row at hand. */
 typedef struct {

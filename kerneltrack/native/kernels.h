@@ -3,17 +3,10 @@
 #define KT_KERNELS_H
 
 #include "elementary.h"
+#include "layouts.h"
 #include "shapes.h"
 
 enum { GAUSSIAN, LAPLACIAN, POLYNOMIAL, LINEAR };
-
-/* 1/γ instead of γ: the division is done once. */
-typedef struct {
-  int64_t code;
-  double inverse_gamma;
-  int64_t degree;
-  double offset;
-} kernel;
 
 /* What a kernel compares: a distance of x and y, or their product. O(D) */
 double compare_rows(const kernel *of, const double *x, const double *y, int64_t width);

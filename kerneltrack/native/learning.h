@@ -7,6 +7,7 @@ ones; a new class is the next.
 #define KT_LEARNING_H
 
 #include "arena.h"
+#include "layouts.h"
 #include "shapes.h"
 #include "vec.h"
 
@@ -39,45 +40,6 @@ enum { NOT_BALANCED, BY_COUNT, BY_ROOT };
 
 /* Codes of no label, and of one that can be held against a class but not be learned. */
 enum { MISSING = -1, UNUSABLE_LABEL = -2 };
-
-/* What a call does with each row; `counted`: whether labels are counted by class; `known`: classes at
-the first one, in regression 1 once a target was learned from. */
-typedef struct {
-  int64_t predict;
-  int64_t learn;
-  int64_t regression;
-  int64_t counted;
-  int64_t known;
-  int64_t units;
-  double coverage;
-  /* How rare classes count more than frequent ones; what it costs to predict the column's class
-  where the label is the row's, without lines if all errors cost the same. */
-  int64_t balanced;
-  mat costs;
-} mode;
-
-/* `weights`: how much each counts, without entries if all count 1. */
-typedef struct {
-  ints codes;
-  vec targets;
-  vec weights;
-} coded;
-
-/* What a call fills, a row each, as `Predictions` documents it; the other task's have no rows. */
-typedef struct {
-  flags valid;
-  ints code;
-  vec score;
-  vec margin;
-  vec value;
-  flags scored;
-  flags correct;
-  vec error;
-  vec lower;
-  vec upper;
-  /* Sets of classes, a bit a class. */
-  int_table members;
-} predicted;
 
 /* A call of a row loop, and the row at hand. */
 typedef struct {

@@ -2,22 +2,8 @@
 #ifndef KT_LINEAR_H
 #define KT_LINEAR_H
 
+#include "layouts.h"
 #include "learning.h"
-
-/* `LinearState` but for the classes' names. */
-typedef struct {
-  mat weights;
-  mat memory;
-  vec sums;
-  ints counts;
-} linear_state;
-
-/* Of the learners of stochastic gradient steps. */
-typedef struct {
-  double ridge;
-  double step_size;
-  double decay_rows;
-} gradient_settings;
 
 /* A call: the row at hand, its features x (and 1 behind them where the weights have a place for a
 bias), and further numbers, as many as the loop has asked for. */

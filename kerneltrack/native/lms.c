@@ -1,15 +1,9 @@
 /* Regularised least mean squares, plain and normalised, see `learners/linear/lms.py`. */
+#include "layouts.h"
 #include "linear.h"
 
 /* ε of NLMS: a row with ‖x‖² far below it says nothing, and is not blown up. */
 #define NORM_FLOOR 1e-3
-
-typedef struct {
-  double ridge;
-  double step_size;
-  double decay_rows;
-  int64_t normalised;
-} lms_settings;
 
 KT_API int64_t kt_lms_run(const lms_settings *settings, const mode *how, linear_state *state,
                           const mat *rows, const coded *labels, predicted *out) {

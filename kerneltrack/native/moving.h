@@ -2,25 +2,8 @@
 #ifndef KT_MOVING_H
 #define KT_MOVING_H
 
+#include "layouts.h"
 #include "windowed.h"
-
-typedef struct {
-  mat rows;
-  mat gram;
-  mat cross;
-  mat basis;
-  mat features;
-  vec shares;
-  vec residuals;
-  vec own;
-  ints counts;
-} window_state;
-
-typedef struct {
-  vec value;
-  vec residual;
-  vec kappa;
-} moving_mismatch;
 
 /* Room for a window's values after `many` rows from `first` on. */
 static inline moving_mismatch mismatch_from(const moving_mismatch *all, int64_t first,

@@ -9,13 +9,6 @@
 /* Rows of a window side by side; rows that are looked for. */
 enum { SIDE = 8, NEAREST = 16 };
 
-/* Eight rows of reals of single precision after one another, each group by columns: entry d of row
-i stands in line (i / 8)·columns + d, place i % 8. */
-typedef struct {
-  float *at;
-  int64_t lines, side;
-} window;
-
 typedef struct {
   /* How many were found; places in the window and squared distances, the nearest first. */
   int64_t many;

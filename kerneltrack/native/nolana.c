@@ -1,36 +1,12 @@
 /* NOLANA: gradient steps on adaptive Nyström features, the weights fitted anew to each map; see
 `learners/kernel/nolana.py`. The map and its steps are those of `oana.h`. */
+#include "layouts.h"
 #include "learning.h"
 #include "linalg.h"
 #include "oana.h"
 
 /* Places in `counts` behind those of all learners, EARLY between. */
 enum { LANDMARKS = LEARNER_COUNTS, MOVED, MAP_DIRECTIONS = EARLY + 1 };
-
-typedef struct {
-  double ridge;
-  double step_size;
-  double decay_rows;
-  double refit_ridge;
-  double threshold;
-  int64_t logistic;
-  int64_t moves_first;
-  int64_t warmup;
-} nolana_settings;
-
-/* `NOLANAState` but for the classes' names, with room for the call's classes and rows. */
-typedef struct {
-  mat weights;
-  mat support;
-  mat factor;
-  mat gram;
-  mat image;
-  ints members;
-  mat early;
-  vec bandwidth;
-  vec sums;
-  ints counts;
-} nolana_state;
 
 /* The map of a state as the tracker's steps take it: `places` are its counts. */
 static oana_state map_of(arena *from, const nolana_state *state, int64_t *places) {

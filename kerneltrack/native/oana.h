@@ -7,32 +7,8 @@ U are the m landmarks, K = κ(U, U), E the coefficients of the basis, G = KE.
 #define KT_OANA_H
 
 #include "kernels.h"
+#include "layouts.h"
 #include "span.h"
-
-typedef struct {
-  int64_t learn;
-  int64_t aligned;
-  double threshold;
-  double clip;
-  int64_t scale_window;
-} oana_settings;
-
-/* The steps read and write the first six, `born` and `counts`, and `frame` if it is aligned. */
-typedef struct {
-  mat support;
-  mat factor;
-  mat gram;
-  mat image;
-  mat frame;
-  ints members;
-  ints born;
-  vec shift;
-  vec scale;
-  vec bandwidth;
-  vec recent;
-  vec reals;
-  ints counts;
-} oana_state;
 
 /* A row x with k = κ(U, x) and q = Eᵀk; the basis that follows; tables for the last landmark. */
 typedef struct {

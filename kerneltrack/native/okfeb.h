@@ -6,6 +6,7 @@ vector's width, and stay so: what lies past the stored rows takes part in sums a
 #ifndef KT_OKFEB_H
 #define KT_OKFEB_H
 
+#include "layouts.h"
 #include "tracking.h"
 
 /* Places in `counts` and `reals` beside those of all trackers. */
@@ -19,39 +20,6 @@ enum { NORM, FIFO, DISTORTION, COMPENSATED };
 /* The ridge in force is never below this fraction of Σκ_ii‖a_i‖², which rounding errors of M scale
 with: M + ρI stays invertible. */
 #define MIN_RIDGE 1e-12
-
-typedef struct {
-  int64_t learn;
-  double ridge;
-  int64_t rule;
-  int64_t step;
-  double step_size;
-  int64_t policy;
-  double forgetting;
-  int64_t censor;
-  double threshold;
-  double admitted;
-  int64_t start_rows;
-  double clip;
-  int64_t scale_window;
-} okfeb_settings;
-
-typedef struct {
-  mat stored;
-  mat factor;
-  mat image;
-  mat gram;
-  mat frame;
-  mat seeds;
-  vec recency;
-  ints born;
-  vec shift;
-  vec scale;
-  vec bandwidth;
-  vec recent;
-  vec reals;
-  ints counts;
-} okfeb_state;
 
 /* Scratch space of a call. */
 typedef struct {

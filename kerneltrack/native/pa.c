@@ -1,13 +1,8 @@
 /* Passive-aggressive learning, see `learners/linear/pa.py`. */
+#include "layouts.h"
 #include "linear.h"
 
 enum { PLAIN, CAPPED, SOFTENED };
-
-typedef struct {
-  int64_t variant;
-  double aggressiveness;
-  double insensitivity;
-} pa_settings;
 
 /* τ of a loss ℓ and n */
 static double step_of(const pa_settings *settings, double loss, double norm2) {

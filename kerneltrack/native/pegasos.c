@@ -1,11 +1,7 @@
 /* Pegasos, one classifier a class against the rest, see `learners/linear/pegasos.py`. The weights
 are λt·w; the state's memory is the vector of a class that no row has had. */
+#include "layouts.h"
 #include "linear.h"
-
-typedef struct {
-  double ridge;
-  int64_t project;
-} pegasos_settings;
 
 /* Add a row, weighed by `sign`, to v = λt·w, and keep ‖w‖ <= 1/√λ, that is ‖v‖² <= λt², if asked to. Between violations v
 stays and λt² grows: the projection has nothing to do there. */

@@ -3,6 +3,7 @@
 
 #include "arena.h"
 #include "elementary.h"
+#include "layouts.h"
 #include "linalg.h"
 #include "shapes.h"
 #include "vec.h"
@@ -10,21 +11,6 @@
 /* Means over time: of the channels over two spans, seconds. */
 enum { MEANS = 2 };
 #define NANOSECOND 1e-9
-
-/* What is kept from row to row: the means (2, D), the last row, rows seen and the last time. */
-typedef struct {
-  mat means;
-  vec last;
-  ints counts;
-} period_memory;
-
-/* By period: rows, repeats of each channel (K, D), mean (K, 3D) and co-moments (3D rows each). */
-typedef struct {
-  ints rows;
-  mat repeats;
-  mat mean;
-  mat comoments;
-} period_sums;
 
 /* m ← m + (1 - exp(-gap/span))·(x - m) */
 static void move_means(period_memory *memory, const vec *spans, const double *row, int64_t gap) {

@@ -4,11 +4,6 @@
 
 #include <stdint.h>
 
-typedef struct {
-  uint64_t *at;
-  int64_t size;
-} words;
-
 enum { WORDS = 4, ROUNDS = 10 };
 
 #define MULTIPLIER_0 0xD2E7470EE14C6C93u

@@ -1,17 +1,7 @@
 /* POLK: functional gradient steps made sparse by matching pursuit, see `learners/kernel/polk.py`.
 */
 #include "dictionary.h"
-
-typedef struct {
-  double ridge;
-  double step_size;
-  double decay_rows;
-  double parsimony;
-  int64_t logistic;
-  int64_t batch;
-  int64_t budget;
-  int64_t warmup;
-} polk_settings;
+#include "layouts.h"
 
 /* Put the row at hand to the mini-batch, unless it has no gradient: `values` are -∂ℓ/∂f_c. */
 static void add_to_batch(dictionary_lesson *now, double step) {

@@ -3,20 +3,13 @@
 #define KT_RANDOM_FEATURES_H
 
 #include "arena.h"
+#include "layouts.h"
 #include "philox.h"
 #include "shapes.h"
 #include "vec.h"
 
 /* Rows that are worked on side by side: what they meet is read from memory once for all of them. */
 enum { GROUP = 8 };
-
-typedef struct {
-  int64_t code;
-  double inverse_gamma;
-  int64_t degree;
-  double root_offset;
-  words key;
-} feature_map;
 
 /* Room for some features' ω, one column a feature. */
 typedef struct {

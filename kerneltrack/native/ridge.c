@@ -1,5 +1,6 @@
 /* Recursive ridge regression, see `learners/linear/ridge.py`. The state's memory is Sᵀ of P = SSᵀ;
 beside it stands a factor `grown`, 1/√ρ, that a step multiplies it by first. */
+#include "layouts.h"
 #include "linear.h"
 
 #include "elementary.h"
@@ -7,11 +8,6 @@ beside it stands a factor `grown`, 1/√ρ, that a step multiplies it by first. 
 
 /* Rows of Sᵀ that are still in the processor's cache when they are looked at again. */
 #define BLOCK 16
-
-typedef struct {
-  double ridge;
-  double forgetting;
-} ridge_settings;
 
 /* What a row x does: a = Sᵀx, k = Sa, s² = 1 + ‖a‖². */
 typedef struct {

@@ -1,6 +1,7 @@
 /* Row-sparse approximation by block coordinate descent: the equations and their source are in
 `kerneltrack/batch/row_sparse.py`. */
 #include "arena.h"
+#include "layouts.h"
 #include "linalg.h"
 #include "shapes.h"
 #include "vec.h"
@@ -13,19 +14,6 @@ enum { BLOCK = 16 };
 #define ROOT_TOLERANCE 1e-14
 /* A norm that no sound problem comes to: p is not in the range of H but for rounding. */
 #define FAR 1e300
-
-typedef struct {
-  int64_t method;
-  double penalty;
-  double ridge;
-} sweep_settings;
-
-typedef struct {
-  mat gram;
-  mat factor;
-  mat image;
-  mat q;
-} descent;
 
 /* Scratch space: (r, r) but for the first two. */
 typedef struct {

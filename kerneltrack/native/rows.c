@@ -1,21 +1,9 @@
 /* The tracker that passes scaled rows on, see `trackers/rows`. */
 #include "each.h"
+#include "layouts.h"
 
 /* Mid-rank of a fitting error among equal ones. */
 #define MIDDLE 0.5
-
-typedef struct {
-  int64_t learn;
-  double clip;
-  int64_t scale_window;
-} rows_settings;
-
-typedef struct {
-  vec shift;
-  vec scale;
-  vec reals;
-  ints counts;
-} rows_state;
 
 /* Run the rows of one model; x is room for one of them, scaled. */
 static void run(const rows_settings *settings, rows_state *state, const mat *rows, outputs *out,

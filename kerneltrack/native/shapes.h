@@ -44,6 +44,18 @@ typedef struct {
   int64_t size;
 } flags;
 
+typedef struct {
+  uint64_t *at;
+  int64_t size;
+} words;
+
+/* Eight rows of reals of single precision after one another, each group by columns: entry d of row
+i stands in line (i / 8)·columns + d, place i % 8. */
+typedef struct {
+  float *at;
+  int64_t lines, side;
+} window;
+
 static inline double *row_of(const mat *table, int64_t row) {
   return table->at + row * table->columns;
 }

@@ -8,6 +8,7 @@ the places named here.
 
 #include "arena.h"
 #include "kernels.h"
+#include "layouts.h"
 #include "shapes.h"
 
 /* Places in a state's `counts` and `reals`. */
@@ -22,21 +23,6 @@ enum { NO_CENSOR, FIXED, MOVING, RATE };
 #define MAX_SCALED 1e150
 /* Largest κ(x,x) that the products of an update can take. */
 #define MAX_KERNEL 1e100
-
-/* What a call fills, a row each, as `Features` documents it; what is not wanted has no rows. */
-typedef struct {
-  flags valid;
-  ints number;
-  mat z;
-  vec loss;
-  vec novelty;
-  flags informative;
-  ints evicted;
-  flags initial;
-  mat q;
-  mat s;
-  mat x;
-} outputs;
 
 /* Write x/scale - shift, clipped, to x; false if the row is not finite or too large. */
 int scale_row(const vec *shift, const vec *scale, double clip, const double *row, double *x);

@@ -6,23 +6,28 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
-from kerneltrack.kernels import Kernel, gram, make_kernel
-from kerneltrack.learners.common.labels import Coded
-from kerneltrack.learners.common.prequential import Mode, Predicted
-from kerneltrack.monitor.periods.sums import Memory, PeriodSums
+from kerneltrack.kernels import gram, make_kernel
+from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.drift.detector import settings_of
+from kerneltrack.monitor.moving import MovingWindow
+from kerneltrack.monitor.reference.episodes import EpisodeRoom
+from kerneltrack.monitor.reference.run import ReferenceSettings
+from kerneltrack.monitor.reference.state import Tables
 from kerneltrack.native import binding
-from kerneltrack.registry import LEARNERS
-from kerneltrack.trackers.common.state import Outputs
-from kerneltrack.trackers.covariance import state as covariance
-from kerneltrack.trackers.oana import state as oana
-from kerneltrack.trackers.okfeb import state as okfeb
+from kerneltrack.native import layouts as layouts_of
+from kerneltrack.registry import LEARNERS, TRACKERS
+from kerneltrack.trackers.common.base import loop_of
+from tests import layouts
+from tests.native.failed_allocations import operations
+from tests.native.recording import some_rows
 
 Array = npt.NDArray[np.float64]
 Term = Callable[[float, float, float], float]
@@ -34,25 +39,20 @@ ARRAYS = {
     "vec": np.float64,
     "mat": np.float64,
     "ints": np.int64,
-    "int_table": np.int64,
+    "mat_of_ints": np.int64,
     "flags": np.bool_,
 }
 
-STRUCTURES: dict[str, Any] = {
-    "kernel": Kernel,
-    "outputs": Outputs,
-    "okfeb_settings": okfeb.OkfebSettings,
-    "okfeb_state": okfeb.SubspaceState,
-    "covariance_settings": covariance.CovarianceSettings,
-    "covariance_state": covariance.CovarianceState,
-    "oana_settings": oana.OanaSettings,
-    "oana_state": oana.OANAState,
-    "mode": Mode,
-    "coded": Coded,
-    "predicted": Predicted,
-    "period_memory": Memory,
-    "period_sums": PeriodSums,
+SPECS = {
+    name: tracker.spec_type(rank=5 if name == "rows" else 3, warmup=20)
+    for name, tracker in TRACKERS.items()
 }
+DECLARED_TWICE: dict[str, Any] = {
+    "reference_settings": ReferenceSettings,
+    "reference_state": Tables,
+    "reference_episodes": EpisodeRoom,
+}
+"""Structures that C declares itself; all others are written from Python's named tuples."""
 
 
 def declared(name: str) -> list[tuple[str, str]]:
@@ -68,9 +68,9 @@ def declared(name: str) -> list[tuple[str, str]]:
     return members
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize("name", DECLARED_TWICE)
 def test_c_declares_what_python_packs(name: str) -> None:
-    of = STRUCTURES[name]
+    of = DECLARED_TWICE[name]
     members = declared(name)
     assert [member for member, _ in members] == list(of._fields)
     hints = get_type_hints(of, include_extras=True)
@@ -81,6 +81,51 @@ def test_c_declares_what_python_packs(name: str) -> None:
             assert dtype is ARRAYS[kind], member
         else:
             assert hint.__name__ in KINDS[kind], member
+
+
+def test_the_header_is_that_of_the_named_tuples() -> None:
+    assert layouts.FILE.read_text("utf-8") == layouts.header(), "run python -m tests.layouts"
+
+
+def test_named_tuples_are_packed_as_they_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that calls of every loop are given, and the states that come as blocks of many."""
+    names = {layouts.tuple_of(name): name for name in layouts.STRUCTURES}
+    sizes: dict[str, set[int]] = {}
+    plain = binding.packed
+
+    def packed(fields: tuple[Any, ...]) -> bytes:
+        data = plain(fields)
+        if type(fields) in names:
+            sizes.setdefault(names[type(fields)], set()).add(len(data))
+        return data
+
+    monkeypatch.setattr(binding, "packed", packed)
+    loop_of.cache_clear()
+    for run in operations().values():
+        run()
+    loop_of.cache_clear()
+    binding.packed(settings_of(DriftSpec()))
+    begun = {name: each.init(SPECS[name], some_rows()[:50]) for name, each in TRACKERS.items()}
+    learners = [learner.init(learner.spec_type(), 3) for learner in LEARNERS.values()]
+    window = MovingWindow(20).init(SPECS["okfeb"], begun["okfeb"])
+    for state in (*begun.values(), *learners, window):
+        arrays = tuple(getattr(state, name) for name in layouts.members_of(type(state)))
+        sizes.setdefault(names[type(state)], set()).add(len(plain(arrays)))
+    assert sizes == {
+        name: {8 * layouts.words_of(layouts.tuple_of(name))} for name in layouts.STRUCTURES
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        NamedTuple("Names", [("classes", tuple[str, ...]), ("sums", layouts_of.FloatVector)]),
+        NamedTuple("Plain", [("sums", FloatArray)]),
+    ],
+)
+def test_a_structure_of_anything_else_is_refused(kind: Any) -> None:
+    with pytest.raises(TypeError, match=r"does not cross|how many dimensions"):
+        layouts.members_of(kind)
 
 
 def fused(left: float, right: float, total: float) -> float:

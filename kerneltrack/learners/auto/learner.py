@@ -123,6 +123,7 @@ from kerneltrack.learners.common.spec import LearnerSpec
 from kerneltrack.limits import ArrayForm, Limit, check_counts, real, whole
 from kerneltrack.native.binding import call
 from kerneltrack.native.elementary import elementary
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector, SingleMatrix
 from kerneltrack.settings import check_int
 
 MAX_INPUTS = 4000
@@ -172,7 +173,7 @@ class AutoSettings(NamedTuple):
     share: float
     inverse_gamma: float
     last_label: bool
-    memories: FloatArray
+    memories: FloatVector
     window: int
     channels: int
 
@@ -220,29 +221,29 @@ class AutoState(NamedTuple):
         classes, kept: As in `LearnerState`.
     """
 
-    factors: FloatArray
-    pivots: FloatArray
-    aims: FloatArray
-    landmarks: FloatArray
-    chase: FloatArray
-    tempers: FloatArray
-    shares: FloatArray
-    blending: FloatArray
-    blend: FloatArray
-    seen: FloatArray
-    following: FloatArray
-    scales: FloatArray
-    fern_channels: IntArray
-    fern_thresholds: FloatArray
-    fern_weights: FloatArray
-    fern_squares: FloatArray
-    recent: npt.NDArray[np.float32]
-    recent_labels: FloatArray
-    tally: FloatArray
-    course: FloatArray
-    reals: FloatArray
-    sums: FloatArray
-    counts: IntArray
+    factors: FloatMatrix
+    pivots: FloatMatrix
+    aims: FloatMatrix
+    landmarks: FloatMatrix
+    chase: FloatMatrix
+    tempers: FloatMatrix
+    shares: FloatVector
+    blending: FloatMatrix
+    blend: FloatVector
+    seen: FloatVector
+    following: FloatMatrix
+    scales: FloatVector
+    fern_channels: IntVector
+    fern_thresholds: FloatVector
+    fern_weights: FloatMatrix
+    fern_squares: FloatVector
+    recent: SingleMatrix
+    recent_labels: FloatVector
+    tally: FloatMatrix
+    course: FloatMatrix
+    reals: FloatVector
+    sums: FloatVector
+    counts: IntVector
     classes: tuple[str, ...]
     kept: KeptClasses | None = None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.arrays import BoolArray, FloatArray, IntArray
+from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import SUMS, Labels
 from kerneltrack.learners.common.kept_classes import (
@@ -20,6 +20,7 @@ from kerneltrack.learners.common.kept_classes import (
     turnover_of,
 )
 from kerneltrack.learners.common.spec import LearnerSpec
+from kerneltrack.native.layouts import FloatVector, IntVector
 
 _NEW = -3
 
@@ -39,9 +40,9 @@ class Coded(NamedTuple):
         weights: (n,) how much each counts, above 0; (0,): all count 1.
     """
 
-    codes: IntArray
-    targets: FloatArray
-    weights: FloatArray = ALL_ONE
+    codes: IntVector
+    targets: FloatVector
+    weights: FloatVector = ALL_ONE
 
     def part(self, start: int, stop: int) -> Coded:
         """Return the labels of rows start..stop."""

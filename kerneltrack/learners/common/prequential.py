@@ -107,6 +107,7 @@ from kerneltrack.learners.common.labels import (
 from kerneltrack.learners.common.spec import WEIGHTS, LearnerSpec
 from kerneltrack.limits import MOST, ArrayForm, check_counts, copies_like
 from kerneltrack.native.binding import call
+from kerneltrack.native.layouts import BoolVector, FloatMatrix, FloatVector, IntMatrix, IntVector
 
 _S = TypeVar("_S", bound=LearnerSpec)
 _T = TypeVar("_T", bound=Any)
@@ -149,7 +150,7 @@ class Mode(NamedTuple):
     units: int
     coverage: float
     balanced: int
-    costs: FloatArray
+    costs: FloatMatrix
 
 
 class Predicted(NamedTuple):
@@ -158,17 +159,17 @@ class Predicted(NamedTuple):
     Those of the other task have no rows.
     """
 
-    valid: BoolArray
-    code: IntArray
-    score: FloatArray
-    margin: FloatArray
-    value: FloatArray
-    scored: BoolArray
-    correct: BoolArray
-    error: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    members: IntArray
+    valid: BoolVector
+    code: IntVector
+    score: FloatVector
+    margin: FloatVector
+    value: FloatVector
+    scored: BoolVector
+    correct: BoolVector
+    error: FloatVector
+    lower: FloatVector
+    upper: FloatVector
+    members: IntMatrix
 
     def part(self, start: int, stop: int) -> Predicted:
         """Return those of rows start..stop; what is put into them is put here."""

@@ -27,7 +27,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.learners.common.base import COUNTS, LEARNED
 from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
@@ -43,6 +42,7 @@ from kerneltrack.learners.kernel.common import (
 )
 from kerneltrack.learners.kernel.spec import DictionarySpec
 from kerneltrack.limits import ArrayForm, Limit, check_counts, real, whole
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 from kerneltrack.settings import check_int
 
 # Places in `counts` behind those of all learners; the third is `EARLY`.
@@ -72,14 +72,14 @@ class DictionaryState(NamedTuple):
         classes, kept: As in `LearnerState`.
     """
 
-    rows: FloatArray
-    weights: FloatArray
-    root: FloatArray
-    diagonal: FloatArray
-    early: FloatArray
-    bandwidth: FloatArray
-    sums: FloatArray
-    counts: IntArray
+    rows: FloatMatrix
+    weights: FloatMatrix
+    root: FloatMatrix
+    diagonal: FloatVector
+    early: FloatMatrix
+    bandwidth: FloatVector
+    sums: FloatVector
+    counts: IntVector
     classes: tuple[str, ...]
     kept: KeptClasses | None = None
 

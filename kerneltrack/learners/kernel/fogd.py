@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.arrays import FloatArray
 from kerneltrack.learners.common.base import COUNTS
 from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
@@ -42,6 +42,7 @@ from kerneltrack.learners.kernel.common import (
 )
 from kerneltrack.learners.kernel.spec import FOGDSpec
 from kerneltrack.limits import ArrayForm, Limit, check_counts, real, whole
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 from kerneltrack.settings import check_int
 from kerneltrack.trackers.doubly.random_features import FeatureMap, make_feature_map
 
@@ -75,11 +76,11 @@ class FOGDState(NamedTuple):
         classes, kept: As in `LearnerState`.
     """
 
-    weights: FloatArray
-    early: FloatArray
-    bandwidth: FloatArray
-    sums: FloatArray
-    counts: IntArray
+    weights: FloatMatrix
+    early: FloatMatrix
+    bandwidth: FloatVector
+    sums: FloatVector
+    counts: IntVector
     classes: tuple[str, ...]
     kept: KeptClasses | None = None
 

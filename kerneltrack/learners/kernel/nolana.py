@@ -37,7 +37,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.learners.common.base import COUNTS
 from kerneltrack.learners.common.kept_classes import KeptClasses
 from kerneltrack.learners.common.prequential import MAX_WIDTH, many_sums
@@ -52,6 +51,7 @@ from kerneltrack.learners.kernel.common import (
 )
 from kerneltrack.learners.kernel.spec import NOLANASpec
 from kerneltrack.limits import ArrayForm, Limit, check_counts, check_whole, real, whole
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 from kerneltrack.settings import check_int
 
 LANDMARKS, MOVED, _, DIRECTIONS = range(COUNTS, COUNTS + 4)
@@ -92,16 +92,16 @@ class NOLANAState(NamedTuple):
         classes, kept: As in `LearnerState`.
     """
 
-    weights: FloatArray
-    support: FloatArray
-    factor: FloatArray
-    gram: FloatArray
-    image: FloatArray
-    members: IntArray
-    early: FloatArray
-    bandwidth: FloatArray
-    sums: FloatArray
-    counts: IntArray
+    weights: FloatMatrix
+    support: FloatMatrix
+    factor: FloatMatrix
+    gram: FloatMatrix
+    image: FloatMatrix
+    members: IntVector
+    early: FloatMatrix
+    bandwidth: FloatVector
+    sums: FloatVector
+    counts: IntVector
     classes: tuple[str, ...]
     kept: KeptClasses | None = None
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners.common.base import COUNTS
 from kerneltrack.learners.common.kept_classes import KeptClasses
@@ -24,6 +24,7 @@ from kerneltrack.learners.common.prequential import (
 from kerneltrack.learners.linear.spec import LinearSpec
 from kerneltrack.limits import ArrayForm, real, whole
 from kerneltrack.native.binding import call
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 from kerneltrack.settings import check_int
 
 _S = TypeVar("_S", bound=LinearSpec)
@@ -46,10 +47,10 @@ class LinearState(NamedTuple):
         classes, kept: As in `LearnerState`.
     """
 
-    weights: FloatArray
-    memory: FloatArray
-    sums: FloatArray
-    counts: IntArray
+    weights: FloatMatrix
+    memory: FloatMatrix
+    sums: FloatVector
+    counts: IntVector
     classes: tuple[str, ...]
     kept: KeptClasses | None = None
 

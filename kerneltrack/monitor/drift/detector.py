@@ -17,6 +17,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.limits import Limit, check_counts, copies_like, likes
 from kerneltrack.monitor.drift.spec import DIRECTIONS, DriftSpec
 from kerneltrack.native.binding import call
+from kerneltrack.native.layouts import FloatVector, IntVector
 
 
 class DriftState(NamedTuple):
@@ -32,9 +33,9 @@ class DriftState(NamedTuple):
             Page-Hinkley's mean.
     """
 
-    pending: FloatArray
-    reals: FloatArray
-    counts: IntArray
+    pending: FloatVector
+    reals: FloatVector
+    counts: IntVector
 
 
 USUAL = 3

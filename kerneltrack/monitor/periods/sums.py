@@ -20,6 +20,7 @@ import numpy as np
 
 from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.native.binding import call
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 
 SPANS = (600.0, 3600.0)
 """Seconds that the means over time look back on."""
@@ -38,9 +39,9 @@ class Memory(NamedTuple):
         counts: Rows so far, and the time of the last one, ns.
     """
 
-    means: FloatArray
-    last: FloatArray
-    counts: IntArray
+    means: FloatMatrix
+    last: FloatVector
+    counts: IntVector
 
 
 class PeriodSums(NamedTuple):
@@ -53,10 +54,10 @@ class PeriodSums(NamedTuple):
         comoments: (K·3D, 3D) co-moments, one period below the other; lower triangles.
     """
 
-    rows: IntArray
-    repeats: FloatArray
-    mean: FloatArray
-    comoments: FloatArray
+    rows: IntVector
+    repeats: FloatMatrix
+    mean: FloatMatrix
+    comoments: FloatMatrix
 
     @staticmethod
     def of(periods: int, width: int) -> PeriodSums:

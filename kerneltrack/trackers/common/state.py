@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kerneltrack.arrays import BoolArray, FloatArray, IntArray
+from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.native.layouts import BoolVector, FloatMatrix, FloatVector, IntVector
 
 # Places in a state's `counts` and `reals`.
 N, SIZE, LOSSES, INFORMATIVE, EVICTED, DROPPED, MENDED, UNSEEN, STARTED = range(9)
@@ -24,17 +25,17 @@ class Outputs(NamedTuple):
     Those that are not wanted have no rows.
     """
 
-    valid: BoolArray
-    number: IntArray
-    z: FloatArray
-    loss: FloatArray
-    novelty: FloatArray
-    informative: BoolArray
-    evicted: IntArray
-    initial: BoolArray
-    q: FloatArray
-    s: FloatArray
-    x: FloatArray
+    valid: BoolVector
+    number: IntVector
+    z: FloatMatrix
+    loss: FloatVector
+    novelty: FloatVector
+    informative: BoolVector
+    evicted: IntVector
+    initial: BoolVector
+    q: FloatMatrix
+    s: FloatMatrix
+    x: FloatMatrix
 
 
 def directions_used(counts: IntArray, factor: FloatArray) -> int:

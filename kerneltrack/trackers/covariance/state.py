@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.state import SIZE, N
 
@@ -84,27 +84,27 @@ class CovarianceState(NamedTuple):
             their half-lives in rows.
     """
 
-    support: FloatArray
-    factor: FloatArray
-    gram: FloatArray
-    image: FloatArray
-    through: FloatArray
-    energy: FloatArray
-    weights: FloatArray
-    square: FloatArray
-    whitener: FloatArray
-    frame: FloatArray
-    born: IntArray
-    shift: FloatArray
-    scale: FloatArray
-    bandwidth: FloatArray
-    recent: FloatArray
-    key: IntArray
-    reals: FloatArray
-    counts: IntArray
-    rivals: FloatArray
-    rival_counts: IntArray
-    choice: FloatArray
+    support: FloatMatrix
+    factor: FloatMatrix
+    gram: FloatMatrix
+    image: FloatMatrix
+    through: FloatMatrix
+    energy: FloatMatrix
+    weights: FloatMatrix
+    square: FloatMatrix
+    whitener: FloatMatrix
+    frame: FloatMatrix
+    born: IntVector
+    shift: FloatVector
+    scale: FloatVector
+    bandwidth: FloatVector
+    recent: FloatVector
+    key: IntVector
+    reals: FloatVector
+    counts: IntVector
+    rivals: FloatMatrix
+    rival_counts: IntVector
+    choice: FloatVector
 
     @property
     def n(self) -> int:

@@ -37,10 +37,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import ArrayForm, Limit, real, whole
 from kerneltrack.native.binding import call
+from kerneltrack.native.layouts import FloatCube, FloatMatrix, FloatVector, IntVector
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at, refusal
 from kerneltrack.trackers.common.loop import Loop
@@ -73,20 +74,20 @@ class PairState(NamedTuple):
         counts: (5,) as of `DoublyState`.
     """
 
-    factor: FloatArray
-    solver: FloatArray
-    solver_t: FloatArray
-    moment: FloatArray
-    link: FloatArray
-    cross: FloatArray
-    own: FloatArray
-    gram: FloatArray
-    shift: FloatArray
-    scale: FloatArray
-    bandwidth: FloatArray
-    recent: FloatArray
-    reals: FloatArray
-    counts: IntArray
+    factor: FloatCube
+    solver: FloatCube
+    solver_t: FloatCube
+    moment: FloatCube
+    link: FloatMatrix
+    cross: FloatCube
+    own: FloatCube
+    gram: FloatCube
+    shift: FloatVector
+    scale: FloatVector
+    bandwidth: FloatVector
+    recent: FloatVector
+    reals: FloatVector
+    counts: IntVector
 
     @property
     def n(self) -> int:

@@ -35,6 +35,7 @@ import numpy.typing as npt
 from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.native.binding import call
+from kerneltrack.native.layouts import WordVector
 from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS
 
 WordArray = npt.NDArray[np.uint64]
@@ -55,7 +56,7 @@ class FeatureMap(NamedTuple):
     inverse_gamma: float
     degree: int
     root_offset: float
-    key: WordArray
+    key: WordVector
 
 
 def make_feature_map(

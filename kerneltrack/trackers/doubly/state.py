@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 
 # Places in the state's `counts` and `reals`.
 N, LOSSES, STEPS, WAITING, MENDED = range(5)
@@ -49,18 +49,18 @@ class DoublyState(NamedTuple):
             steps that were not taken.
     """
 
-    factor: FloatArray
-    solver: FloatArray
-    solver_t: FloatArray
-    mapping: FloatArray
-    moment: FloatArray
-    cross: FloatArray
-    shift: FloatArray
-    scale: FloatArray
-    bandwidth: FloatArray
-    recent: FloatArray
-    reals: FloatArray
-    counts: IntArray
+    factor: FloatMatrix
+    solver: FloatMatrix
+    solver_t: FloatMatrix
+    mapping: FloatMatrix
+    moment: FloatMatrix
+    cross: FloatMatrix
+    shift: FloatVector
+    scale: FloatVector
+    bandwidth: FloatVector
+    recent: FloatVector
+    reals: FloatVector
+    counts: IntVector
 
     @property
     def n(self) -> int:

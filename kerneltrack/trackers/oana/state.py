@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 from kerneltrack.trackers.common.state import SIZE, N
 
 
@@ -43,19 +43,19 @@ class OANAState(NamedTuple):
             directions.
     """
 
-    support: FloatArray
-    factor: FloatArray
-    gram: FloatArray
-    image: FloatArray
-    frame: FloatArray
-    members: IntArray
-    born: IntArray
-    shift: FloatArray
-    scale: FloatArray
-    bandwidth: FloatArray
-    recent: FloatArray
-    reals: FloatArray
-    counts: IntArray
+    support: FloatMatrix
+    factor: FloatMatrix
+    gram: FloatMatrix
+    image: FloatMatrix
+    frame: FloatMatrix
+    members: IntVector
+    born: IntVector
+    shift: FloatVector
+    scale: FloatVector
+    bandwidth: FloatVector
+    recent: FloatVector
+    reals: FloatVector
+    counts: IntVector
 
     @property
     def n(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.arrays import FloatArray
+from kerneltrack.native.layouts import FloatMatrix, FloatVector, IntVector
 from kerneltrack.trackers.common.state import COUNTS, REALS, SIZE, N
 
 # Places that OK-FEB and OK-FE have besides those of all trackers.
@@ -58,20 +59,20 @@ class SubspaceState(NamedTuple):
             mended, unseen (q = 0), SVs of the start, informative rows since the renewal.
     """
 
-    stored: FloatArray
-    factor: FloatArray
-    image: FloatArray
-    gram: FloatArray
-    frame: FloatArray
-    seeds: FloatArray
-    recency: FloatArray
-    born: IntArray
-    shift: FloatArray
-    scale: FloatArray
-    bandwidth: FloatArray
-    recent: FloatArray
-    reals: FloatArray
-    counts: IntArray
+    stored: FloatMatrix
+    factor: FloatMatrix
+    image: FloatMatrix
+    gram: FloatMatrix
+    frame: FloatMatrix
+    seeds: FloatMatrix
+    recency: FloatVector
+    born: IntVector
+    shift: FloatVector
+    scale: FloatVector
+    bandwidth: FloatVector
+    recent: FloatVector
+    reals: FloatVector
+    counts: IntVector
 
     @property
     def n(self) -> int:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import ArrayForm, real, whole
+from kerneltrack.native.layouts import FloatVector, IntVector
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.base import KernelTracker
 from kerneltrack.trackers.common.calls import look_at
@@ -37,10 +37,10 @@ class RowsState(NamedTuple):
         counts: (9,) as in `SubspaceState`; all but the first, the valid rows, stay 0.
     """
 
-    shift: FloatArray
-    scale: FloatArray
-    reals: FloatArray
-    counts: IntArray
+    shift: FloatVector
+    scale: FloatVector
+    reals: FloatVector
+    counts: IntVector
 
     @property
     def n(self) -> int:
