@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import html
 import math
 import threading
@@ -18,20 +17,32 @@ from zoneinfo import ZoneInfo
 
 import narwhals as nw
 import numpy as np
-import numpy.typing as npt
 
 from kerneltrack import codec
 from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.conditions import whole_rows, without_unseen
 from kerneltrack.fleet.devices import channel_text
-from kerneltrack.fleet.learn import predictions_at
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.doubts import doubts
 from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, KeptFleet, WaitingRows, read_columns
 from kerneltrack.frames.long_table import widen
 from kerneltrack.frames.model import DeviceModel, RowResults, Specs
 from kerneltrack.frames.names import name_of
+from kerneltrack.frames.output import (
+    EARLIER,
+    LEARNED_ALREADY,
+    LEARNED_BEFORE,
+    LEARNED_BY_SNAPSHOT,
+    NOT_BEGUN,
+    UNCONFIRMED,
+    UNKNOWN,
+    WAITS_AHEAD,
+    WAITS_TO_BEGIN,
+    Output,
+    by_model,
+    warn_of_refused,
+)
 from kerneltrack.frames.plot import Clock, Plot, ShadedSpan, draw, draw_device
 from kerneltrack.frames.table import (
     Frame,
@@ -48,12 +59,21 @@ from kerneltrack.frames.table import (
     make_frame,
     read_rows,
 )
+from kerneltrack.frames.taken_rows import (
+    TakenRows,
+    digest,
+    joined,
+    of_frame,
+    ordered,
+    side_by_side,
+    unless_waiting,
+)
 from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.jumps import JumpRule, Standing, judge
-from kerneltrack.learners import LearnerSpec, Predictions
+from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.clocks import is_zone
-from kerneltrack.monitor.reference import LEARNINGS, WRITTEN, Episode, ReferenceSpec
+from kerneltrack.monitor.reference import LEARNINGS, Episode, ReferenceSpec
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from kerneltrack.number_texts import NAMES, NumberTexts
 from kerneltrack.registry import TRACKERS, get_tracker, parse_learner_spec, parse_spec
@@ -70,43 +90,6 @@ MOST_SHOWN = 10
 """Episodes that a summary shows."""
 _MOMENTS = (("start", "start", 0), ("detected", "opened", 1), ("last", "last", 3))
 _MOST_CHANNELS = 3
-
-NO_MODEL = "the model id is missing"
-NO_TIME = "the time is missing, or too far from 1970"
-LEARNED_BEFORE = "of a time that the model had learned from before"
-LEARNED_ALREADY = "the model has learned this row of its newest time already"
-LEARNED_BY_SNAPSHOT = "of the newest time of the snapshot, whose rows the model has learned already"
-WAITS_TO_BEGIN = "waits for the warm-up"
-WAITS_ALREADY = "waits for the warm-up already"
-NOT_BEGUN = "no row that a model can begin with"
-UNKNOWN = "no such model"
-WAITS_AHEAD = "its time is more than max_jump ahead: it waits until jump_rows rows agree"
-UNCONFIRMED = (
-    "its time is more than max_jump from the device's other rows, and fewer than jump_rows rows "
-    "agree on it"
-)
-
-
-_MOST_REASONS = 3
-
-_EARLIER = -1
-"""Place of a row that came in an earlier frame than the one that is answered."""
-
-
-class _TakenRows(NamedTuple):
-    """Rows that a model takes.
-
-    Attributes:
-        key: The model.
-        rows: They, in order.
-        places: Of each in the frame, `_EARLIER` of those that waited.
-        first: The rows that the model begins with; None if it is there.
-    """
-
-    key: str
-    rows: WaitingRows
-    places: IntArray
-    first: FloatArray | None
 
 
 class _NewestRow(NamedTuple):
@@ -393,10 +376,10 @@ class Fleet:
             frame, rows = self._read(df, asked)
             self._wait = waits
             self._renamable = False
-            out = _Output(self._specs, len(rows.x))
+            out = Output(self._specs, len(rows.x))
             taken = [
                 self._take(key, places, rows, self._wait, out)
-                for key, places in _by_model(rows, out, self._only)
+                for key, places in by_model(rows, out, self._only)
             ]
             self._run([each for each in taken if each is not None], out)
             if self.columns is not None:
@@ -404,7 +387,7 @@ class Fleet:
             if is_first and self.columns is not None:
                 for line in _doubts_of(df, frame.frame, self.columns, rows):
                     warnings.warn(line, stacklevel=2)
-            self._refused += _warn_of_refused(out)
+            self._refused += warn_of_refused(out)
             return self._frame(frame, rows, out)
 
     def score(self, df: Any) -> Any:
@@ -418,9 +401,9 @@ class Fleet:
         """
         with self._lock:
             frame, rows = self._read(df, _Asked(), labelled=False)
-            out = _Output(self._specs, len(rows.x))
+            out = Output(self._specs, len(rows.x))
             self._look(self._specs, rows, out)
-            _warn_of_refused(out)
+            warn_of_refused(out)
             return self._frame(frame, rows, out)
 
     def predict(self, df: Any) -> Any:
@@ -436,28 +419,28 @@ class Fleet:
             raise ConfigError("learner", None, "one: Fleet(learner='ridge')")
         with self._lock:
             _, rows = self._read(df, _Asked(), labelled=False)
-            out = _Output(self._specs, len(rows.x))
+            out = Output(self._specs, len(rows.x))
             plain = dataclasses.replace(self._specs, reference=None)
             self._look(plain, rows._replace(time=None, label=None), out)
-            _warn_of_refused(out)
+            warn_of_refused(out)
             return out.columns["prediction"]
 
-    def _look(self, specs: Specs, rows: TableRows, out: _Output) -> None:
+    def _look(self, specs: Specs, rows: TableRows, out: Output) -> None:
         """Say of rows what their models, as they are, make of them."""
         asked = []
-        for key, places in _by_model(rows, out, self._only):
+        for key, places in by_model(rows, out, self._only):
             if key not in self._models:
                 out.refuse(places, UNKNOWN)
                 continue
-            order = _ordered(rows, places)
-            asked.append(_TakenRows(key, _of_frame(rows, order), order, None))
+            order = ordered(rows, places)
+            asked.append(TakenRows(key, of_frame(rows, order), order, None))
         if asked:
             keys = [each.key for each in asked]
             models = [self._models[key] for key in keys]
-            joined = _side_by_side(asked)
-            results = steps.look(specs, keys, models, joined)
+            together = side_by_side(asked)
+            results = steps.look(specs, keys, models, together)
             out.put(np.concatenate([each.places for each in asked]), results)
-            self._say_why(models, joined, results, asked, out)
+            self._say_why(models, together, results, asked, out)
 
     def _read(self, df: Any, asked: _Asked, labelled: bool = True) -> tuple[Frame, TableRows]:
         """Read a frame; nothing of the fleet changes if that fails."""
@@ -684,8 +667,8 @@ class Fleet:
         return None if known is None else len(known.state.shift)
 
     def _take(
-        self, key: str, places: IntArray, rows: TableRows, wait: bool, out: _Output
-    ) -> _TakenRows | None:
+        self, key: str, places: IntArray, rows: TableRows, wait: bool, out: Output
+    ) -> TakenRows | None:
         """Return the rows, at these places of a frame, that their model takes; None if none."""
         known = self._models.get(key)
         if known is not None and rows.time is not None and known.until is not None:
@@ -693,17 +676,17 @@ class Fleet:
             out.refuse(places[again], f"{LEARNED_BEFORE}, until {day_of(known.until)}")
             places = self._unless_learned(key, known.until, places[~again], rows, out)
         elif rows.time is not None and key in self._waiting:
-            places = _unless_waiting(self._waiting[key], places, rows, out)
-        order, before = self._of_its_time(key, _ordered(rows, places), rows, wait, out)
+            places = unless_waiting(self._waiting[key], places, rows, out)
+        order, before = self._of_its_time(key, ordered(rows, places), rows, wait, out)
         if not len(order):
             return None
-        whole, mine = _of_frame(rows, order), order
+        whole, mine = of_frame(rows, order), order
         begins = self._waiting.pop(key, None)
         if begins is not None:
-            before = begins if before is None else _joined(begins, before)[0]
+            before = begins if before is None else joined(begins, before)[0]
         if before is not None:
-            whole, own = _joined(before, whole)
-            mine = np.full(len(whole.x), _EARLIER)
+            whole, own = joined(before, whole)
+            mine = np.full(len(whole.x), EARLIER)
             mine[own] = order
         first = None
         if known is None:
@@ -715,10 +698,10 @@ class Fleet:
                 else:
                     out.refuse(order, NOT_BEGUN)
                 return None
-        return _TakenRows(key, whole, mine, first)
+        return TakenRows(key, whole, mine, first)
 
     def _of_its_time(
-        self, key: str, order: IntArray, rows: TableRows, wait: bool, out: _Output
+        self, key: str, order: IntArray, rows: TableRows, wait: bool, out: Output
     ) -> tuple[IntArray, WaitingRows | None]:
         """Return the places of rows that are not ahead, and earlier rows that are not any more.
 
@@ -748,11 +731,12 @@ class Fleet:
         if ahead.rows is not None and ahead.rows.time is not None:
             known = ahead.rows.time
             stays = np.isin(known, judged.standing.ahead)
-            still = _some(ahead.rows, stays)
-            before = _some(ahead.rows, ~stays & ~np.isin(known, judged.refused))
+            gone = stays | np.isin(known, judged.refused)
+            still = ahead.rows.take(np.flatnonzero(stays)) if stays.any() else None
+            before = None if gone.all() else ahead.rows.take(np.flatnonzero(~gone))
         if len(waits):
-            new = _of_frame(rows, waits)
-            still = new if still is None else _joined(still, new)[0]
+            new = of_frame(rows, waits)
+            still = new if still is None else joined(still, new)[0]
         if still is not None or judged.standing.reach:
             self._ahead[key] = Ahead(judged.standing.reach, still)
         return order[counts], before
@@ -765,7 +749,7 @@ class Fleet:
         return None if begins is None or begins.time is None else int(begins.time[-1])
 
     def _unless_learned(
-        self, key: str, until: int, places: IntArray, rows: TableRows, out: _Output
+        self, key: str, until: int, places: IntArray, rows: TableRows, out: Output
     ) -> IntArray:
         """Return the places of rows that are not those that the model learned at its newest time.
 
@@ -782,9 +766,9 @@ class Fleet:
             return left_over
         left, again = newest.rows.copy(), same.copy()
         for at in np.flatnonzero(same).tolist():
-            digest = _digest(rows.x[places[at]])
-            again[at] = left[digest] > 0
-            left[digest] -= 1
+            row = digest(rows.x[places[at]])
+            again[at] = left[row] > 0
+            left[row] -= 1
         out.refuse(places[again], LEARNED_ALREADY)
         kept: IntArray = places[~again]
         return kept
@@ -797,7 +781,7 @@ class Fleet:
         if until is None:
             return
         time = int(until)
-        learned = Counter(_digest(row) for row in rows.x[rows.time == time])
+        learned = Counter(digest(row) for row in rows.x[rows.time == time])
         if newest is not None and newest.time == time:
             learned += newest.rows
         self._newest[key] = _NewestRow(time, learned)
@@ -813,7 +797,7 @@ class Fleet:
             return None
         return usable[: self._least]
 
-    def _run(self, taken: Sequence[_TakenRows], out: _Output) -> None:
+    def _run(self, taken: Sequence[TakenRows], out: Output) -> None:
         """Run rows through their models, those that are there and those that begin."""
         begin = [each for each in taken if each.first is not None]
         known = [each for each in taken if each.first is None]
@@ -825,9 +809,9 @@ class Fleet:
             self._run_together(begin, models, out)
 
     def _run_together(
-        self, taken: Sequence[_TakenRows], models: Sequence[DeviceModel], out: _Output
+        self, taken: Sequence[TakenRows], models: Sequence[DeviceModel], out: Output
     ) -> None:
-        rows = _side_by_side(taken)
+        rows = side_by_side(taken)
         keys = [each.key for each in taken]
         after, results = steps.run(self._specs, keys, models, rows)
         for place, (each, model) in enumerate(zip(taken, after, strict=True)):
@@ -855,8 +839,8 @@ class Fleet:
         models: Sequence[DeviceModel],
         rows: steps.ModelRows,
         results: RowResults,
-        taken: Sequence[_TakenRows],
-        out: _Output,
+        taken: Sequence[TakenRows],
+        out: Output,
     ) -> None:
         """Note why rows were refused, channels by their names."""
         bad = np.flatnonzero(~results.features.valid)
@@ -873,7 +857,7 @@ class Fleet:
             else:
                 state = models[owner].state
                 reason = tracker.why_refused(self._specs.tracker, state, row)
-            if place != _EARLIER:
+            if place != EARLIER:
                 out.columns["reason"][place] = reason
 
     # Results out.
@@ -899,7 +883,7 @@ class Fleet:
             return Clock(ZoneInfo(zone), zone)
         return Clock(name="") if self._zoned is False else Clock()
 
-    def _frame(self, frame: Frame, rows: TableRows, out: _Output) -> Any:
+    def _frame(self, frame: Frame, rows: TableRows, out: Output) -> Any:
         columns: dict[str, Any] = {}
         known = self.columns
         if known is not None:
@@ -1033,8 +1017,8 @@ class Fleet:
                 rows = self._waiting.pop(key)
                 first = self._first_rows(rows, wait=False)
                 if first is not None:
-                    begin.append(_TakenRows(key, rows, np.full(len(rows.x), _EARLIER), first))
-            self._run(begin, _Output(self._specs, 0))
+                    begin.append(TakenRows(key, rows, np.full(len(rows.x), EARLIER), first))
+            self._run(begin, Output(self._specs, 0))
             place.mkdir(parents=True, exist_ok=True)
             specs = specs_of(self.tracker, self.learner, self.reference)
             write_singly(str(place), specs, self._states())
@@ -1145,105 +1129,6 @@ def _state_of(found: SnapshotFolder, key: str, kind: str) -> tuple[bytes, str]:
     return data, place
 
 
-class _Output:
-    """What is said of a frame's rows, by their places in it."""
-
-    def __init__(self, specs: Specs, count: int) -> None:
-        self._specs = specs
-        self.columns: dict[str, Any] = {"index": np.full(count, -1, np.int64)}
-        reals = ["loss", "novelty", *(WRITTEN if specs.reference is not None else ())]
-        self.columns |= {name: np.full(count, np.nan) for name in reals}
-        self.columns["informative"] = np.zeros(count, np.bool_)
-        names = [f"{specs.tracker.emit}{place}" for place in range(specs.tracker.rank)]
-        self._features = names
-        self._x = np.full((count, len(names)), np.nan)
-        self.columns |= {name: self._x[:, place] for place, name in enumerate(names)}
-        if specs.learner is not None and specs.learner.classifies:
-            self.columns["prediction"] = [None] * count
-            self.columns |= {name: np.full(count, np.nan) for name in ("score", "margin")}
-            if specs.learner.intervals is not None:
-                self.columns["set"] = [None] * count
-            self.columns["correct"] = [None] * count
-        elif specs.learner is not None:
-            bounds = () if specs.learner.intervals is None else ("lower", "upper")
-            names = ["prediction", *bounds, "error"]
-            self.columns |= {name: np.full(count, np.nan) for name in names}
-        self.columns["reason"] = [None] * count
-
-    def shown(self, name: str) -> Any:
-        """Return a column for a frame: rows without an index have none."""
-        column = self.columns[name]
-        if name == "index" and (column < 0).any():
-            return [None if value < 0 else value for value in column.tolist()]
-        return column
-
-    def refuse(self, places: IntArray, reason: str) -> None:
-        """Note why rows were not taken."""
-        for place in places.tolist():
-            self.columns["reason"][place] = reason
-
-    def put(self, places: IntArray, results: RowResults) -> None:
-        """Note what is said of the rows at these places; `_EARLIER` are of another frame."""
-        good = np.flatnonzero(results.features.valid & (places != _EARLIER))
-        where, features = places[good], results.features
-        self.columns["index"][where] = features.index[good]
-        for name in ("loss", "novelty", "informative"):
-            self.columns[name][where] = getattr(features, name)[good]
-        self._x[where] = getattr(features, self._specs.tracker.emit)[good]
-        if results.scores is not None:
-            for name, values in results.scores.written.items():
-                self.columns[name][where] = values[good]
-        if results.predictions is not None:
-            among = np.flatnonzero(places[results.features.valid] != _EARLIER)
-            predictions = results.predictions
-            if len(among) < len(predictions.valid):
-                predictions = predictions_at(predictions, among)
-            self._put_predictions(where.tolist(), predictions)
-
-    def _put_predictions(self, where: list[int], predictions: Predictions) -> None:
-        if predictions.code is None:
-            self.columns["prediction"][where] = predictions.value
-            self.columns["error"][where] = predictions.error
-            if predictions.lower is not None:
-                self.columns["lower"][where] = predictions.lower
-                self.columns["upper"][where] = predictions.upper
-            return
-        names, known = predictions.names, predictions.code >= 0
-        scored = predictions.scored.tolist()
-        decisions: dict[str, Any] = {"score": predictions.score, "margin": predictions.margin}
-        for name, values in decisions.items():
-            self.columns[name][where] = np.where(known, values, np.nan)
-        sets = predictions.sets
-        right = predictions.correct.tolist() if predictions.correct is not None else []
-        for at, place in enumerate(where):
-            self.columns["prediction"][place] = names[at]
-            if sets and known[at]:
-                self.columns["set"][place] = sets[at]
-            if scored[at]:
-                self.columns["correct"][place] = right[at]
-
-
-def _warn_of_refused(out: _Output) -> int:
-    """Warn of rows that were refused, with the commonest reasons; how many there are.
-
-    To be called by a method of the fleet: the warning is shown where that was called.
-    """
-    given = Counter(reason for reason in out.columns["reason"] if reason is not None)
-    waits = (WAITS_TO_BEGIN, WAITS_AHEAD)
-    reasons = Counter(
-        {why: n for why, n in given.items() if why == WAITS_ALREADY or not why.startswith(waits)}
-    )
-    refused = reasons.total()
-    if refused:
-        common = reasons.most_common(_MOST_REASONS)
-        shown = [f"{count:,}: {why}" for why, count in common]
-        others = refused - sum(count for _, count in common)
-        shown += [f"{others:,}: other reasons"] if others else []
-        count = f"{refused:,} of {len(out.columns['reason']):,} rows are refused"
-        warnings.warn(f"{count} (column 'reason'): {'; '.join(shown)}", stacklevel=3)
-    return refused
-
-
 def _check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse settings of learner and reference among those of the tracker."""
     for name, value in settings.items():
@@ -1267,108 +1152,8 @@ def _path_of(folder: Any) -> Path:
         raise ConfigError("folder", folder, "a path") from error
 
 
-def _by_model(rows: TableRows, out: _Output, only: str) -> Iterator[tuple[str, IntArray]]:
-    """Return the places of each model's usable rows, models in the order of their first rows.
-
-    Args:
-        rows: The rows.
-        out: Is told why others are not taken.
-        only: The model of rows that do not name theirs.
-    """
-    usable = np.array([key is not None for key in rows.model_id], np.bool_)
-    out.refuse(np.flatnonzero(~usable), NO_MODEL)
-    if rows.late is not None:
-        out.refuse(np.flatnonzero(usable & rows.late), NO_TIME)
-        usable &= ~rows.late
-    for place, reason in rows.wrong.items():
-        if usable[place]:
-            out.refuse(np.array([place]), reason)
-            usable[place] = False
-    groups: dict[str, list[int]] = {}
-    for place in np.flatnonzero(usable).tolist():
-        groups.setdefault(rows.model_id[place] or only, []).append(place)
-    for key, places in groups.items():
-        yield key, np.array(places, np.int64)
-
-
 def _doubts_of(df: Any, frame: Any, columns: FrameColumns, rows: TableRows) -> Iterator[str]:
     """Return what a person should look at in the first frame."""
     if columns.time is None and index_name(df) is not None:
         yield "rows are taken in their order, not by the index of times: time=True takes that"
     yield from doubts(frame, columns, rows)
-
-
-def _digest(row: FloatArray) -> bytes:
-    return hashlib.blake2b(row.tobytes(), digest_size=16).digest()
-
-
-def _unless_waiting(
-    waiting: WaitingRows, places: IntArray, rows: TableRows, out: _Output
-) -> IntArray:
-    """Return the places of rows that do not wait already."""
-    if rows.time is None or waiting.time is None:
-        return places
-    left = Counter(zip(waiting.time.tolist(), map(_digest, waiting.x), strict=True))
-    again = np.zeros(len(places), np.bool_)
-    for at, place in enumerate(places.tolist()):
-        row = int(rows.time[place]), _digest(rows.x[place])
-        again[at] = left[row] > 0
-        left[row] -= 1
-    out.refuse(places[again], WAITS_ALREADY)
-    kept: IntArray = places[~again]
-    return kept
-
-
-def _ordered(rows: TableRows, places: IntArray) -> IntArray:
-    """Return places in the order of their times, equal ones as they came."""
-    if rows.time is None:
-        return places
-    ordered: IntArray = places[np.argsort(rows.time[places], kind="stable")]
-    return ordered
-
-
-def _joined(before: WaitingRows, new: WaitingRows) -> tuple[WaitingRows, IntArray]:
-    """Put rows that waited and new ones in order; where the new ones are then."""
-    x = np.concatenate([before.x, new.x])
-    labels = None
-    if before.label is not None or new.label is not None:
-        labels = [*(before.label or [None] * len(before.x)), *(new.label or [None] * len(new.x))]
-    if before.time is None or new.time is None:
-        return WaitingRows(x, None, labels), np.arange(len(before.x), len(x))
-    time = np.concatenate([before.time, new.time])
-    order = np.argsort(time, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    labels = None if labels is None else [labels[at] for at in order.tolist()]
-    return WaitingRows(x[order], time[order], labels), place[len(before.x) :]
-
-
-def _of_frame(rows: TableRows, places: IntArray) -> WaitingRows:
-    """Return the rows at these places of a frame."""
-    return WaitingRows(
-        rows.x[places],
-        None if rows.time is None else rows.time[places],
-        None if rows.label is None else [rows.label[at] for at in places.tolist()],
-    )
-
-
-def _some(rows: WaitingRows, chosen: npt.NDArray[np.bool_]) -> WaitingRows | None:
-    """Return some of the rows, None if there are none."""
-    places = np.flatnonzero(chosen)
-    if not len(places):
-        return None
-    labels = None if rows.label is None else [rows.label[at] for at in places.tolist()]
-    return WaitingRows(rows.x[places], None if rows.time is None else rows.time[places], labels)
-
-
-def _side_by_side(taken: Sequence[_TakenRows]) -> steps.ModelRows:
-    """Return rows of models, one model's after the other's."""
-    rows = [each.rows for each in taken]
-    stops = np.cumsum([len(each.x) for each in rows])
-    starts = np.concatenate([[0], stops[:-1]])
-    times = [each.time for each in rows if each.time is not None]
-    labels = None
-    if any(each.label is not None for each in rows):
-        labels = [label for each in rows for label in each.label or [None] * len(each.x)]
-    x = rows[0].x if len(rows) == 1 else np.concatenate([each.x for each in rows])
-    return steps.ModelRows(x, np.concatenate(times) if times else None, labels, starts, stops)

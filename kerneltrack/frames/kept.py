@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +31,12 @@ class WaitingRows(NamedTuple):
 
     x: FloatArray
     time: IntArray | None
-    label: list[Any] | None
+    label: Sequence[Any] | None
+
+    def take(self, places: IntArray) -> WaitingRows:
+        """Return the rows at these places."""
+        label = None if self.label is None else [self.label[at] for at in places.tolist()]
+        return WaitingRows(self.x[places], None if self.time is None else self.time[places], label)
 
 
 class Ahead(NamedTuple):

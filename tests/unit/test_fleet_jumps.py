@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import kerneltrack as kt
 from kerneltrack.errors import ConfigError
-from kerneltrack.frames.fleet import UNCONFIRMED, WAITS_AHEAD
+from kerneltrack.frames.output import UNCONFIRMED, WAITS_AHEAD
 
 N = 300
 
