@@ -44,27 +44,36 @@ def run(args: argparse.Namespace) -> int:
     record = None if args.folder is None else read_run(args.folder)
     with _source(args) as read:
         shown = _Shown(args, record)
-        shown.print(read(0.0, None))
+        shown.print(read(0.0, None) or [])
         if args.watch is None:
             return 0
         with Interruption() as interruption:
-            while not interruption.came:
-                lines = read(args.watch, interruption)
-                if not interruption.came:
-                    shown.print(lines)
-    return INTERRUPTED_EXIT
+            return _follow(read, args.watch, args.watch, interruption, shown.print)
 
 
 def _serve(args: argparse.Namespace) -> int:
-    seconds, metrics = args.watch or SERVED_EVERY, FleetMetrics()
+    metrics = FleetMetrics()
     with _source(args) as read, MetricsServer(args.serve) as server, Interruption() as interruption:
         say(f"metrics at {server.url}, until Ctrl-C")
-        wait = 0.0
-        while not interruption.came:
-            lines = read(wait, interruption)
-            if lines is not None and not interruption.came:
-                server.show(metrics.text(lines))
-            wait = seconds
+        every = args.watch or SERVED_EVERY
+        return _follow(
+            read, 0.0, every, interruption, lambda lines: server.show(metrics.text(lines))
+        )
+
+
+def _follow(
+    read: _Read,
+    wait: float,
+    every: float,
+    interruption: Interruption,
+    show: Callable[[list[Line]], None],
+) -> int:
+    """Show what is read after `wait` seconds, then every so many; return Ctrl-C's exit code."""
+    while not interruption.came:
+        lines = read(wait, interruption)
+        if lines is not None and not interruption.came:
+            show(lines)
+        wait = every
     return INTERRUPTED_EXIT
 
 
@@ -104,10 +113,8 @@ class _Shown:
         self._before: dict[str, Line] = {}
         self._clears = args.watch is not None and sys.stdout.isatty()
 
-    def print(self, lines: _Lines) -> None:
+    def print(self, lines: list[Line]) -> None:
         """Print a table, or what has changed since the last call as lines of JSON."""
-        if lines is None:
-            return
         lines = in_order(lines)
         if self._json:
             texts = self._changes(lines)
