@@ -12,7 +12,7 @@ from kerneltrack.fleet.companions import Arrays
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models, time_of
 from kerneltrack.snapshots.header import About
-from kerneltrack.trackers.common.block import FixedBlock
+from kerneltrack.trackers.common.block import Block
 
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 
@@ -25,7 +25,7 @@ class States(NamedTuple):
         rows: Index of each one's next row.
         times: Time of each one's newest row, ns; None without times.
         headers: What the snapshots' headers hold.
-        columns: Arrays of the trackers' states by name, (m, ...); of each its own if they grow.
+        block: The trackers' states.
         extras: Those of what works along with them, named as `codec` has them, of all of them.
         own: Of each those that others do not have, or of other lengths; empty if there are none.
     """
@@ -34,15 +34,14 @@ class States(NamedTuple):
     rows: list[int]
     times: list[int | None]
     headers: list[str]
-    columns: Columns | list[Columns]
+    block: Block[Any]
     extras: Columns
     own: list[Columns]
 
     def arrays(self, place: int) -> Columns:
         """Return the arrays of one tracker's state."""
-        if isinstance(self.columns, list):
-            return self.columns[place]
-        return {name: column[place] for name, column in self.columns.items()}
+        arrays: Columns = self.block.state(place)._asdict()
+        return arrays
 
     def more_arrays(self, place: int) -> Columns:
         """Return the arrays of what works along with one."""
@@ -69,7 +68,7 @@ def encode(work: Work, key: str, model: Model, final: bool = False) -> bytes:
 
 def states_of(models: Models, final: bool = True) -> States:
     """Return models as they are; `final`: at the end of their input."""
-    work, block = models.work, models.block
+    work = models.work
     rows = (models.before + models.seen).tolist()
     times, until = ([time_of(one) for one in column] for column in (models.time, models.until))
     known = zip(models.keys, rows, times, until, models.before.tolist(), strict=True)
@@ -78,17 +77,12 @@ def states_of(models: Models, final: bool = True) -> States:
         codec.tracker_header(work.spec, work.writer.tracker(About(*about), final, origin))
         for about, origin in zip(known, origins, strict=True)
     ]
-    columns: Columns | list[Columns]
-    if isinstance(block, FixedBlock):
-        columns = dict(block.columns)
-    else:
-        columns = [state._asdict() for state in block.states()]
     extras = _named({each.name: each.columns(models) for each in work.companions})
     own = [
         _named({each.name: each.own(models, place) for each in work.companions})
         for place in range(len(models) if work.companions else 0)
     ]
-    return States(list(models.keys), rows, times, headers, columns, extras, own)
+    return States(list(models.keys), rows, times, headers, models.block, extras, own)
 
 
 def _named(parts: Mapping[str, Arrays]) -> Columns:

@@ -18,6 +18,7 @@ from kerneltrack.paths import as_stored, is_local, join, remote
 from kerneltrack.snapshots.files import UNFINISHED
 from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedWriter
+from kerneltrack.trackers.common.block import FixedBlock
 from transforms.learn.learners import Last
 from transforms.outputs import SNAPSHOTS
 from transforms.write.parquet import RowGroups
@@ -131,7 +132,7 @@ class TaskStates:
 
     def add_block(self, states: States) -> None:
         """Add the last states of models, each one's only state."""
-        if isinstance(states.columns, list):
+        if not isinstance(states.block, FixedBlock):
             for place in range(len(states.names)):
                 self.add_last(states, place)
             return
@@ -141,7 +142,7 @@ class TaskStates:
             states.rows,
             states.times,
             states.headers,
-            states.columns,
+            states.block.columns,
             [states.more_arrays(place) for place in range(len(states.names))],
         )
 
