@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.defaults_sets import ORDERS, OWN, SETS, ordered, whole
-from benchmarks.prequential_sets import IntArray, Stream, score
+from benchmarks.prequential_sets import Stream, score
+from kerneltrack.arrays import IntArray
 
 KEPT = Path(__file__).with_name("anchors.json")
 SRP, ARF, KNN = "CapyMOA SRP, 100 trees", "CapyMOA ARF, 100 trees", "CapyMOA kNN of 1,000 rows"

@@ -18,8 +18,8 @@ import math
 
 import numpy as np
 
-from benchmarks.prequential_sets import FloatArray, IntArray
 from benchmarks.record import Table
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, LogisticSpec, RidgeSpec
 from kerneltrack.learners.common import kept_classes

@@ -43,7 +43,8 @@ from benchmarks.defaults_sets import CHOSEN_ON, ORDERS, OWN, SETS, ordered, whol
 from benchmarks.places import BUILD
 from benchmarks.prequential_ours import fixed_map
 from benchmarks.prequential_peers import COMMONEST, LAST, Run
-from benchmarks.prequential_sets import CHUNK, FloatArray, Stream, score
+from benchmarks.prequential_sets import CHUNK, Stream, score
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     AutoSpec,

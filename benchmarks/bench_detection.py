@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.parquet as pq
 from pysad.core.base_model import BaseModel
 from pysad.models import LODA, xStream
@@ -40,13 +39,12 @@ from sklearn.svm import OneClassSVM
 from benchmarks.detection_sets import NOT_CHANNELS, SETS, Recording, events, recordings
 from benchmarks.places import DATA
 from benchmarks.record import Table
+from kerneltrack.arrays import BoolArray, FloatArray
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from kerneltrack.monitor.reference.state import SETTLED
 from samples.fleet import pumps
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Peer = Callable[[FloatArray, int], FloatArray]
 
 RANKED = ["skab", "tep", "asd", "smd"]

@@ -25,7 +25,6 @@ from benchmarks.bench_drift import (
     OWNED,
     Case,
     Detector,
-    FloatArray,
     Score,
     by_spec,
     cells,
@@ -35,6 +34,7 @@ from benchmarks.bench_drift import (
 )
 from benchmarks.mean_discrepancy import discrepancies
 from benchmarks.record import Table
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec

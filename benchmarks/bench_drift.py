@@ -32,14 +32,13 @@ from river.drift import ADWIN, PageHinkley
 
 from benchmarks.places import DATA
 from benchmarks.record import Table
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles.streams import spheroid
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Detector = Callable[[FloatArray], IntArray]
 
 STATIC, CHANGES, BETWEEN = 12_000, 8, 2_000

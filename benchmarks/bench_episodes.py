@@ -28,17 +28,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.signal import argrelmax
 
 from benchmarks.bench_detection import PEER_COLUMNS, PEER_LAGS, lagged, pca, smoothed, standardised
 from benchmarks.detection_sets import SETS, Recording, events, recordings
 from benchmarks.record import Table
+from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.reference.spec import LEAST_MEMORY
-
-FloatArray = npt.NDArray[np.float64]
 
 QUIET = 60
 """Rows below its limit after which a peer's alarm is over."""

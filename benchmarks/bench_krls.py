@@ -23,9 +23,10 @@ from benchmarks.bench_sets import inputs_of
 from benchmarks.defaults_sets import ORDERS, OWN, ordered
 from benchmarks.krls_ald import tuned_squares
 from benchmarks.krls_tracker import CHOSEN_BY, tuned_tracker
-from benchmarks.prequential_sets import FloatArray, Stream
+from benchmarks.prequential_sets import Stream
 from benchmarks.record import TIMES, Table
 from benchmarks.target_sets import HELD_OUT, SETS
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from benchmarks.places import DATA
 from benchmarks.record import EXACT, TIMES, Table
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     HingeSpec,
@@ -33,8 +33,6 @@ from kerneltrack.learners import (
 )
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.trackers import Features, OKFEBSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
 CHUNK = 1000

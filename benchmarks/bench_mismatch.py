@@ -34,13 +34,13 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.places import DATA
 from benchmarks.record import TIMES, Table
+from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor.mismatch import scaled_rows, window_mismatch
 from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from kerneltrack.trackers.common.state import RIDGE
 from kerneltrack.trackers.okfeb.state import SubspaceState
 
-FloatArray = npt.NDArray[np.float64]
 Matrix = npt.NDArray[np.floating[Any]]
 Distances = Callable[[Matrix, Matrix], Matrix]
 Brute = Callable[[OKFEBSpec, SubspaceState, FloatArray], float]

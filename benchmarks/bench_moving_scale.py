@@ -24,8 +24,9 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.defaults_sets import OWN, SETS, ordered, whole
-from benchmarks.prequential_sets import FloatArray, Stream
+from benchmarks.prequential_sets import Stream
 from benchmarks.record import Table
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 from kerneltrack.learners.common.inputs import own_inputs

@@ -18,17 +18,15 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 from scipy.signal import lfilter
 
 from benchmarks.record import Table
 from kerneltrack import CovarianceSpec, OANASpec, OKFEBSpec, SubspaceSpec, run_all
+from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.most_compared import MOST_COMPARED
 from kerneltrack.monitor.neighbours import Fingerprint, compare, fingerprint
 from kerneltrack.monitor.reference import ReferenceSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 ODD = ("ties", "sign", "fast", "square", "noise", "level", "gain")
 SPECS: tuple[SubspaceSpec, ...] = (OKFEBSpec(), CovarianceSpec(halflife=20.0), OANASpec())

@@ -21,15 +21,14 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.signal import lfilter
 from scipy.stats import chi2
 
 from benchmarks.record import Table
+from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
 
-FloatArray = npt.NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], FloatArray]
 
 CHANNELS = 5

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchmarks.defaults_sets import ORDERS, SETS, ordered, whole
-from benchmarks.prequential_sets import CHUNK, FloatArray, Stream
+from benchmarks.prequential_sets import CHUNK, Stream
 from benchmarks.record import Table
 from benchmarks.target_sets import SETS as TARGETS
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LMSSpec, Predictions, RidgeSpec
 from kerneltrack.learners.common.board import of_intervals

@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from river import feature_extraction, linear_model, multiclass
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import SGDClassifier
@@ -37,6 +36,7 @@ from sklearn.linear_model import SGDClassifier
 from benchmarks.flops import flops_of
 from benchmarks.places import BUILD
 from benchmarks.record import TIMES, Table
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import run_all
 from kerneltrack.learners import AutoSpec, LearnerSpec
 from kerneltrack.registry import (
@@ -48,8 +48,6 @@ from kerneltrack.registry import (
     parse_spec,
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 OUT = BUILD / "speed"
 WIDTH, CLASSES, GAMMA, CHUNK = 12, 5, 24.0, 100

@@ -53,7 +53,8 @@ from benchmarks import subspace_peers as peers
 from benchmarks.places import BUILD, DATA
 from benchmarks.record import Table
 from benchmarks.span import span_features
-from benchmarks.subspace_peers import LENGTH, FloatArray, Peer, Stream, make_stream
+from benchmarks.subspace_peers import LENGTH, Peer, Stream, make_stream
+from kerneltrack.arrays import FloatArray
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
 from kerneltrack.monitor.mismatch import window_mismatch
 from kerneltrack.monitor.moving import MovingWindow

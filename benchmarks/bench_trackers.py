@@ -33,12 +33,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.prequential_sets import WARMUP, Stream, score
 from benchmarks.record import Table
 from benchmarks.span import span_features
 from benchmarks.tracker_sets import SETS, make
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.learners import RidgeSpec
@@ -46,8 +46,6 @@ from kerneltrack.monitor.mismatch import window_mismatch
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec, OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 LENGTH = 100
 SMALL = 1_000

@@ -20,18 +20,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.signal import argrelextrema
 
 from benchmarks.bench_detection import of_middle_rows, volume_under_pr
 from benchmarks.detection_sets import recordings
 from benchmarks.places import DATA
 from benchmarks.record import Table
+from kerneltrack.arrays import BoolArray, FloatArray
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 FOLDER = DATA / "tsbad"
 OF_SMD = {

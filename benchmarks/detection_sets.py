@@ -6,15 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.places import DATA
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 
 SETS = {
     "skab": "skab_valve1",

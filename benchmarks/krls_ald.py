@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.krls_tracker import JITTER, least_error, median_distance
-from benchmarks.prequential_sets import FloatArray
+from kerneltrack.arrays import FloatArray
 
 
 class Setting(NamedTuple):

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from benchmarks.prequential_sets import FloatArray
+from kerneltrack.arrays import FloatArray
 
 S = TypeVar("S")
 

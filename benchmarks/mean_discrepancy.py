@@ -17,12 +17,10 @@ features", arXiv 2505.17789, 2025 (theirs compares windows of growing length; th
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.signal import lfilter
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.kernels import median_bandwidth
-
-FloatArray = npt.NDArray[np.float64]
 
 FEATURES, FIRST, SETTLE, FAR = 100, 2_000, 500, 50.0
 """Features D; rows of the bandwidth; rows of the first scale; the most that a channel counts."""

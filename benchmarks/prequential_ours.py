@@ -25,14 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.prequential_peers import Run
-from benchmarks.prequential_sets import (
-    DRIFTING,
-    ORDERED,
-    SHUFFLED,
-    WARMUP,
-    FloatArray,
-    Stream,
-)
+from benchmarks.prequential_sets import DRIFTING, ORDERED, SHUFFLED, WARMUP, Stream
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import (
     HingeSpec,

@@ -25,7 +25,8 @@ from river import linear_model, multiclass, preprocessing, tree
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import SGDClassifier, SGDRegressor
 
-from benchmarks.prequential_sets import CHUNK, WARMUP, FloatArray, IntArray, Stream
+from benchmarks.prequential_sets import CHUNK, WARMUP, Stream
+from kerneltrack.arrays import FloatArray, IntArray
 
 SGD, SGD_TUNED = "Nystroem+SGD", "Nystroem+SGD, tuned"
 RIVER, RIVER_PA, RIVER_TREE = "River linear", "River passive-aggressive", "River Hoeffding tree"

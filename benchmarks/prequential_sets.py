@@ -22,16 +22,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from sklearn.datasets import load_svmlight_file
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.trackers.common.scaling import apply_scaling, standard_scaling
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 WARMUP = 500
 """First rows that all methods may look at before they begin, without the labels: for centre and

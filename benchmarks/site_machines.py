@@ -16,18 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks.site_truth import (
-    DAY,
-    BoolArray,
-    Fault,
-    FloatArray,
-    IntArray,
-    Site,
-    autoregression,
-    follow,
-    rows_of,
-    without_gaps,
-)
+from benchmarks.site_truth import DAY, Fault, Site, autoregression, follow, rows_of, without_gaps
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 
 CHANNELS = ("temperature", "pressure", "flow", "current", "vibration", "oil")
 SHOWN = {

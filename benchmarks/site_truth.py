@@ -9,9 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.signal import lfilter
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 
 DAY = 86_400
 """Seconds."""

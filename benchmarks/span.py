@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from kerneltrack.arrays import FloatArray
 
 RANK_TOLERANCE = 1e-10
 """A direction of which less than this is new counts as rounding."""

@@ -31,14 +31,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import eigh
 from sklearn.cluster import KMeans
 from sklearn.decomposition import KernelPCA, TruncatedSVD
 from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import rbf_kernel
 
-FloatArray = npt.NDArray[np.float64]
+from kerneltrack.arrays import FloatArray
 
 LENGTH = 100
 """Rows of a window, the paper's N_wind."""

@@ -14,15 +14,14 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.places import DATA
 from benchmarks.prequential_sets import SOURCES, Stream
+from kerneltrack.arrays import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 EVERY = 5
 
 

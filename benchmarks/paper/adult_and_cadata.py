@@ -12,19 +12,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from benchmarks.paper import budgeted
 from benchmarks.paper.parts import Found
 from benchmarks.places import DATA
 from benchmarks.prequential_sets import libsvm_rows, table_rows
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import BSGDSpec, LMSSpec, PegasosSpec, RidgeSpec
 from kerneltrack.registry import parse_learner_spec
 from kerneltrack.trackers import OKFEBSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 ADULT, CADATA = (50, 60, 20.0), (5, 8, 7e7)
 """r, B and γ of Table II."""

@@ -14,15 +14,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.kernels import Kernel, gram
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 FLAT, DRAWN, STEPS, GLANCE = 1e-8, 20, 200, 5
 """Added to the kernel's diagonal; rows that the import vector machine looks at for each that it

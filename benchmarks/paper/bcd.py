@@ -32,12 +32,11 @@ from benchmarks.paper.nolana_sets import raw_rows
 from benchmarks.paper.parts import Found, Measure, curves
 from benchmarks.places import DATA
 from benchmarks.prequential_sets import table_rows
+from kerneltrack.arrays import FloatArray
 from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.batch.row_sparse import EXACT, PROXIMAL, start_descent, sweep
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
-
-FloatArray = npt.NDArray[np.float64]
 
 ROWS, QUICK_ROWS, SEEDS = 2_000, 400, 2
 RANKS = (25, 50, 100, 200)

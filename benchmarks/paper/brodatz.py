@@ -18,13 +18,11 @@ import re
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 from scipy.signal import fftconvolve
 from sklearn.cluster import MiniBatchKMeans
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from kerneltrack.arrays import FloatArray, IntArray
 
 TEXTONS = 256
 PATCH = 24

@@ -23,10 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.metrics.pairwise import rbf_kernel
 
-FloatArray = npt.NDArray[np.float64]
+from kerneltrack.arrays import FloatArray
 
 FLAT, LEAST, NEW = 1e-12, 1e-6, 1e-8
 """Terms of no size; the Forgetron's least φ; the least part of a row that is off the others."""

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numpy.polynomial.hermite import hermval
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.stats import gamma as gamma_law
@@ -30,10 +29,10 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from benchmarks.paper.doubly_pairs import fig5, table3
 from benchmarks.paper.parts import Found, Measure, curves
+from kerneltrack.arrays import FloatArray
 from kerneltrack.trackers import DSKPCA, DSKPCASpec, DSPair, DSPairSpec
 from kerneltrack.trackers.doubly.kpca import functions
 
-FloatArray = npt.NDArray[np.float64]
 Pair = Callable[[FloatArray], FloatArray]
 """Functions of rows of one view, (n,) -> (n, 2)."""
 

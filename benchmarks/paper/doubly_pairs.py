@@ -38,11 +38,10 @@ from benchmarks.paper.exact_cca import exact_totals, summed
 from benchmarks.paper.parts import Found, bars
 from benchmarks.places import DATA
 from benchmarks.record import TIMES, Table
+from kerneltrack.arrays import FloatArray
 from kerneltrack.kernels import median_bandwidth
 from kerneltrack.trackers import DSPair, DSPairSpec
 from kerneltrack.trackers.doubly.pair import PairState
-
-FloatArray = npt.NDArray[np.float64]
 
 STEPS, NEWTON_STEPS, FEATURES = 800, 300, 2048
 """Of Fig. 5; of its short form a quarter of the steps."""

@@ -20,12 +20,12 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.svm import LinearSVC
 
 from benchmarks.paper.nolana_sets import FIRST, Rows, shuffled
 from benchmarks.paper.parts import Found, Measure, bars, curves
 from benchmarks.paper.printed_nolana import SOLVERS, PrintedNolana
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.learners import FOGDSpec, LearnerSpec, NOLANASpec, PASpec
@@ -34,8 +34,6 @@ from kerneltrack.learners.kernel.spec import STAGE_ORDERS
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OANA, OANASpec
 from kerneltrack.trackers.doubly.random_features import feature_rows, make_feature_map
-
-FloatArray = npt.NDArray[np.float64]
 
 ROUNDS, QUICK_ROWS, MEASURED_ROWS = 5, 2_000, 2_000
 LEARNED = 0.8

@@ -16,9 +16,8 @@ import numpy.typing as npt
 from sklearn.datasets import load_svmlight_file
 
 from benchmarks.places import DATA
+from kerneltrack.arrays import FloatArray
 from kerneltrack.kernels import median_bandwidth
-
-FloatArray = npt.NDArray[np.float64]
 
 FIRST = 500
 """Rows that the bandwidth comes from, and the scale of cpusmall's target."""

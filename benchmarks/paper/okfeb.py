@@ -27,14 +27,13 @@ from benchmarks.paper import adult_and_cadata
 from benchmarks.paper.parts import Found, Measure, curves
 from benchmarks.places import DATA
 from benchmarks.subspace_peers import Stream, make_stream
+from kerneltrack.arrays import FloatArray
 from kerneltrack.batch.bkfe import fit_bkfe
 from kerneltrack.in_memory import run_all
 from kerneltrack.kernels import make_kernel, median_bandwidth
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from tests.oracles.streams import spheroid
-
-FloatArray = npt.NDArray[np.float64]
 
 ALIKE: dict[str, Any] = {"ridge": 1e-3, "standardise": False, "emit": "q"}
 GIVEN: dict[str, Any] = {**ALIKE, "rule": "nonparametric"}

@@ -24,18 +24,16 @@ import sys
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.paper.printed_nolana import rank_one
 from benchmarks.prequential_sets import WARMUP
 from benchmarks.record import Table
 from benchmarks.span import span_features
 from benchmarks.tracker_sets import SETS, make
+from kerneltrack.arrays import FloatArray
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import CovarianceSpec, OKFEBSpec
-
-FloatArray = npt.NDArray[np.float64]
 
 RANK, BUDGET, STEPS = 10, 20, (0.02, 0.1, 0.5)
 WHOLE = 400

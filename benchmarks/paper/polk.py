@@ -25,7 +25,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from scipy.special import logsumexp
 from sklearn.svm import SVC
@@ -34,13 +33,11 @@ from benchmarks.paper.batch_machines import fit, import_vectors, risk_and_error
 from benchmarks.paper.brodatz import texton_histograms
 from benchmarks.paper.parts import Found, Measure, curves
 from benchmarks.places import DATA
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.learners import BSGDSpec, LearnerSpec, POLKSpec
 from kerneltrack.learners.kernel.dictionary import DictionaryState
 from kerneltrack.registry import get_learner
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 DRAWS, CLASSES, TRAIN, TEST = 10, 5, 5000, 2500
 DEVIATION = 0.2

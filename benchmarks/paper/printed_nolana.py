@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.kernels import gram, make_kernel
-
-FloatArray = npt.NDArray[np.float64]
 
 SOLVERS = ("scratch", "rank-2", "warm start")
 STEPS, FLAT, BISECTIONS = 2, 1e-10, 50

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 
+from kerneltrack.arrays import FloatArray
 from tests.oracles.learners import Said, step_size
 from tests.oracles.polk import gaussian, negative_gradient, undecided
-
-FloatArray = npt.NDArray[np.float64]
-
 
 SINGULAR = 1e14
 """A condition of K with which there is no projection to hold a learner against: the run ends."""

@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from kerneltrack.arrays import FloatArray
+
 Said = list[FloatArray]
 
 

@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.kernels import make_kernel
 from kerneltrack.learners import NOLANASpec
 from kerneltrack.learners.kernel.nolana import NOLANAState
@@ -16,8 +16,6 @@ from tests.oracles.learners import step_size
 from tests.oracles.oana import Oracle as Map
 from tests.oracles.oana import top_directions
 from tests.oracles.polk import negative_gradient
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def loss_of(spec: NOLANASpec) -> str:

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from tests.oracles.learners import Said, softmax, step_size
-
-FloatArray = npt.NDArray[np.float64]
-
 
 IN_SPAN = 1e-6
 """A row is projected at once if its squared distance from the others' span is at most this."""

@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import Auto, AutoSpec, RidgeSpec
@@ -28,7 +28,6 @@ from kerneltrack.learners.auto.learner import (
 from kerneltrack.learners.common.base import TARGET_VARIANCE
 from kerneltrack.registry import get_learner
 
-FloatArray = npt.NDArray[np.float64]
 CHANNELS, FEATURES = 3, 2
 FIRST_MAP = 128
 """Rows that the map is first made from, as in native/auto_map.c."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from kerneltrack import codec
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor.moving import MovingWindow
@@ -18,7 +18,6 @@ from kerneltrack.trackers import CovarianceSpec
 from kerneltrack.trackers.covariance.memories import LIVES
 from tests.oracles.streams import walk
 
-FloatArray = npt.NDArray[np.float64]
 SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "warmup": 40, "novelty_window": 100}
 AUTO = CovarianceSpec(**SIZES, halflife="auto")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from sklearn.datasets import load_digits
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import AutoSpec, HingeSpec, LearnerSpec, LMSSpec, POLKSpec, RidgeSpec
 from kerneltrack.learners.common.base import ERROR_SUMS
@@ -17,7 +17,6 @@ from kerneltrack.learners.common.label_sets import flags_of, joined, of_sets, se
 from kerneltrack.registry import get_learner, parse_learner_spec
 from tests.oracles.learner_cases import stream
 
-FloatArray = npt.NDArray[np.float64]
 SKIPPED = 100
 """Rows that are scored for nobody: the bound begins with the first error."""
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.in_memory import learn_all
 from kerneltrack.learners import (
     BSGDSpec,
@@ -31,8 +32,6 @@ from kerneltrack.learners import (
 from kerneltrack.learners.common.base import LEARNED
 from kerneltrack.learners.linear.common import LinearState
 from tests.oracles import learners as oracle
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def class_weights(spec: PegasosSpec, state: LinearState) -> FloatArray:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor.mismatch import Mismatch, window_mismatch
@@ -39,7 +40,6 @@ from kerneltrack.trackers.okfeb.state import SubspaceState
 from tests.oracles.streams import feature_bytes, state_bytes, walk
 from tests.parts import module
 
-FloatArray = npt.NDArray[np.float64]
 Exact = npt.NDArray[np.longdouble]
 
 AGREEMENT = 1e-10

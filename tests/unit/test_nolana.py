@@ -7,11 +7,11 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import median_bandwidth
@@ -21,8 +21,6 @@ from kerneltrack.learners.kernel.spec import STAGE_ORDERS
 from kerneltrack.learners.linear.common import LinearState
 from tests.oracles.learner_cases import arrays_of
 from tests.oracles.nolana import Oracle, start
-
-FloatArray = npt.NDArray[np.float64]
 
 LEARNER = NOLANA()
 CLOSE = 1e-6

@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import learn_all
 from kerneltrack.kernels import gram, make_kernel, median_bandwidth
@@ -19,8 +19,6 @@ from kerneltrack.learners.kernel.dictionary import DictionaryState
 from tests.oracles.learner_cases import arrays_of, columns
 from tests.oracles.polk import IN_SPAN, Settings, polk
 from tests.unit.test_learners import Stream, check_classes, check_targets, close, streams
-
-FloatArray = npt.NDArray[np.float64]
 
 GAMMA = 0.5
 MAX_CONDITION = 1e4

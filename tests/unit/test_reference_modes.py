@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kerneltrack as kt
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Work
@@ -37,7 +38,6 @@ from kerneltrack.number_texts import name_code
 from transforms.read.numbers import Numbers, values_of
 
 Array = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 SPEC = ReferenceSpec(
     learning=AUTO, rows=256, memory="1024 rows", season="none", mode=3, max_modes=3, gap="none"
@@ -45,7 +45,7 @@ SPEC = ReferenceSpec(
 MINUTE = 60 * 10**9
 
 
-def modes_in_turn(rng: np.random.Generator, count: int, modes: int) -> Ints:
+def modes_in_turn(rng: np.random.Generator, count: int, modes: int) -> IntArray:
     """The mode of each row: stretches of 15 to 90 rows."""
     lengths = rng.integers(15, 90, count // 15 + 1)
     return np.asarray(np.repeat(rng.integers(modes, size=len(lengths)), lengths)[:count])
@@ -61,7 +61,7 @@ def made(seed: int, count: int, modes: int = 3, codes: tuple[float, ...] = ()) -
     return np.column_stack([x, np.array(codes or range(modes), np.float64)[mode]])
 
 
-def clock(count: int) -> Ints:
+def clock(count: int) -> IntArray:
     return 1_772_409_600 * 10**9 + 10 * MINUTE * np.arange(count)
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kerneltrack.arrays import IntArray
 from pipelines.report.data import time_axis
-from pipelines.report.data.columns import Ints
 from pipelines.report.data.time_axis import RowTimes, TimeAxis
 
 MINUTE = 60 * 10**9
@@ -22,7 +22,7 @@ IN_2099 = 4_070_908_800 * 10**9
 ENDS_OF_INT64 = -(2**63) + 1, 2**63 - 1
 
 
-def axis_of(*parts: Ints, seed: int | None = None, batches: int = 3) -> TimeAxis:
+def axis_of(*parts: IntArray, seed: int | None = None, batches: int = 3) -> TimeAxis:
     times = np.concatenate([np.asarray(part, dtype=np.int64) for part in parts])
     if seed is not None:
         times = np.random.default_rng(seed).permutation(times)
@@ -34,12 +34,12 @@ def axis_of(*parts: Ints, seed: int | None = None, batches: int = 3) -> TimeAxis
     return axis
 
 
-def whole(times: Ints) -> TimeAxis:
+def whole(times: IntArray) -> TimeAxis:
     ends = int(times.min()), int(times.max())
     return TimeAxis(*ends, *ends)
 
 
-def spread(rows: int, span: int, start: int = START) -> Ints:
+def spread(rows: int, span: int, start: int = START) -> IntArray:
     return start + np.arange(rows, dtype=np.int64) * span // max(rows - 1, 1)
 
 
@@ -101,7 +101,7 @@ def test_a_few_rows_are_all_shown(rows: int) -> None:
         np.full(100, START),
     ],
 )
-def test_nothing_of_a_normal_run_is_cut_off(times: Ints) -> None:
+def test_nothing_of_a_normal_run_is_cut_off(times: IntArray) -> None:
     assert axis_of(times, seed=0) == whole(times)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.kernel_approximation import Nystroem
@@ -13,8 +12,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from benchmarks import subspace_peers as peers
 from benchmarks.subspace_peers import LENGTH, Stream
-
-FloatArray = npt.NDArray[np.float64]
+from kerneltrack.arrays import FloatArray
 
 RANKS = (2, 5)
 GAMMA = 2.0

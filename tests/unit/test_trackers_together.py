@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.moving import MovingWindow, no_mismatch
 from kerneltrack.registry import get_tracker
@@ -23,7 +24,6 @@ from tests.unit.test_tracker_contract import LARGE, SMALL
 from tests.unit.test_tracker_contract import SPECS as UNTIMED
 
 Array = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 WIDTH = 3
 SPECS = UNTIMED | {"covariance-timed": CovarianceSpec(**SMALL, budget=5, halflife_seconds=9.0)}

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.jumps import judge
 from kerneltrack.time_units import nanoseconds
@@ -28,10 +28,6 @@ from transforms.track.late_data import LATE
 from transforms.track.order import DROP, MERGE, Order
 from transforms.track.refusals import Refusals
 from transforms.track.sorted_rows import SortedRows
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
-
 
 FAILED = "rows_failed"
 """Counter of rows that are refused, other than late ones."""

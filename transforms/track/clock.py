@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.model import NEVER
 from kerneltrack.jumps import JumpRule, Standing, judge
@@ -23,9 +24,6 @@ from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.track.merge import merge_where
 from transforms.track.order import KEEP, MERGE, Order
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 CLOCK_VERSION = 5
 LEARNED_BEFORE = "of a time that the model had learned from before it was taken up again"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.results import Results
@@ -27,7 +27,6 @@ from transforms.track.refusals import Refusals
 from transforms.track.slices import Ran
 from transforms.track.windows import mismatch_chunk
 
-IntArray = npt.NDArray[np.int64]
 Output: TypeAlias = tuple[str, Chunk] | pvalue.TaggedOutput[str, Any]
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.fleet.results import Alert
 from kerneltrack.monitor.drift import Alerts
 from kerneltrack.monitor.reference import WRITTEN, Episode, Scores
@@ -19,8 +20,6 @@ from transforms.metrics import count
 from transforms.outputs import ALERTS, EPISODES
 
 EXTRAS = ("q", "s")
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def episode_chunk(episodes: Sequence[Episode], has_time: bool) -> Chunk:

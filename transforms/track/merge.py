@@ -6,14 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import BoolArray, IntArray
 from transforms.chunks import Chunk, matrix_column
 from transforms.read.merged import Merged
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 class MergedRows(NamedTuple):

@@ -7,16 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.results import Results
 from kerneltrack.fleet.run import run_models
 from kerneltrack.registry import get_tracker
 from transforms.chunks import Chunk
 from transforms.metrics import CALLS, MODELS_CALLED, count
-
-IntArray = npt.NDArray[np.int64]
 
 SLICE_ROWS = 16_384
 """Rows of one model in a call at most, in the keyed step."""

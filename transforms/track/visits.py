@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.events import next_of
@@ -32,8 +33,6 @@ from transforms.track.order import Order
 from transforms.track.packed import Packed, PackedBundle, checked, fits, pack, unpack
 from transforms.track.refusals import Refusals
 from transforms.track.slices import SLICE_ROWS, run_slices
-
-IntArray = npt.NDArray[np.int64]
 
 MOST_ROWS = 65_536
 """Rows of a block at most, its last model's left out."""

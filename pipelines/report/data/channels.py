@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import DataError
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
-from pipelines.report.data.columns import Floats, Ints, times_of
+from pipelines.report.data.columns import times_of
 from pipelines.report.data.episodes import Band
 from pipelines.report.data.picked import picked_rows
 from transforms.read.columns import Columns
@@ -45,10 +46,10 @@ class ChannelSpan:
 
     episode: int
     step: int
-    row: Ints
-    time: Ints | None
+    row: IntArray
+    time: IntArray | None
     names: list[str]
-    values: Floats
+    values: FloatArray
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class _Wanted:
     model: str
     episode: int
     step: int
-    row: Ints
+    row: IntArray
     channels: list[int]
 
 
@@ -96,7 +97,7 @@ def channels_of(
     ]
     if not wanted:
         return Channels({})
-    rows: dict[str, Ints] = {}
+    rows: dict[str, IntArray] = {}
     for one in wanted:
         rows[one.model] = np.union1d(rows.get(one.model, np.zeros(0, np.int64)), one.row)
     found = picked_rows(paths, ["source", "row", *(["time"] if timed else [])], rows)
@@ -146,7 +147,7 @@ def _wanted(model: str, number: int, band: Band, length: int) -> _Wanted:
     return _Wanted(model, number, step, np.arange(begin, stop, step), channels)
 
 
-def _places(found: Mapping[str, pa.Table], inputs: Input) -> dict[str, Ints]:
+def _places(found: Mapping[str, pa.Table], inputs: Input) -> dict[str, IntArray]:
     """Return source and number in its file of each row found, -1 of files that are none of ours."""
     sources = {path: number for number, path in enumerate(inputs.paths)}
     places = {}
@@ -157,8 +158,8 @@ def _places(found: Mapping[str, pa.Table], inputs: Input) -> dict[str, Ints]:
 
 
 def _read(
-    inputs: Input, places: Mapping[str, Ints], chosen: Mapping[str, list[int]]
-) -> dict[tuple[int, int], Floats]:
+    inputs: Input, places: Mapping[str, IntArray], chosen: Mapping[str, list[int]]
+) -> dict[tuple[int, int], FloatArray]:
     """Return of each row the channels that are chosen of its model, by source and number there."""
     owner = {
         (source, row): chosen[model]
@@ -168,7 +169,7 @@ def _read(
     every = np.array(sorted(owner), dtype=np.int64).reshape(-1, 2)
     columns = inputs.columns
     requests = {feature.name: columns.requests[feature.name] for feature in columns.features}
-    values: dict[tuple[int, int], Floats] = {}
+    values: dict[tuple[int, int], FloatArray] = {}
     read = 0
     for source, info in enumerate(inputs.infos):
         own = every[every[:, 0] == source, 1]
@@ -194,9 +195,9 @@ def _read(
 def _read_merged(
     inputs: Input,
     found: Mapping[str, pa.Table],
-    places: Mapping[str, Ints],
+    places: Mapping[str, IntArray],
     chosen: Mapping[str, list[int]],
-) -> dict[tuple[int, int], Floats]:
+) -> dict[tuple[int, int], FloatArray]:
     """Return the same where rows of one model and time were merged: these are found by both."""
     place_of: dict[tuple[str, int], tuple[int, int]] = {}
     for model, table in found.items():
@@ -204,7 +205,7 @@ def _read_merged(
         pairs = zip(stamps, places[model].tolist(), strict=True)
         place_of |= {(model, time): (source, row) for time, (source, row) in pairs}
     every = np.array([time for _, time in place_of], dtype=np.int64)
-    values: dict[tuple[int, int], Floats] = {}
+    values: dict[tuple[int, int], FloatArray] = {}
     read = 0
     for source, info in enumerate(inputs.infos):
         for rows in info.read(inputs.columns.requests):
@@ -226,8 +227,8 @@ def _stretch(
     wanted: _Wanted,
     table: pa.Table,
     chosen: list[int],
-    places: Ints,
-    values: Mapping[tuple[int, int], Floats],
+    places: IntArray,
+    values: Mapping[tuple[int, int], FloatArray],
     names: Sequence[str],
 ) -> ChannelSpan | None:
     """Put a stretch together; None if a row of it that the features have was not read."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.report.data.columns import Floats, Ints
+from kerneltrack.arrays import FloatArray, IntArray
 from pipelines.report.data.time_axis import TimeAxis
 from pipelines.report.data.totals import Totals
 from pipelines.report.text import natural
@@ -93,19 +93,19 @@ def models_shown(totals: Totals, curves: list[str]) -> list[str]:
     return sorted(names, key=natural)
 
 
-def codes_of(models: Mapping[str, int], names: Sequence[str]) -> Ints:
+def codes_of(models: Mapping[str, int], names: Sequence[str]) -> IntArray:
     """Return the numbers of the models of these names."""
     return np.array([models[name] for name in names], dtype=np.int64)
 
 
-def slots_of(models: Mapping[str, int], names: Sequence[str]) -> Ints:
+def slots_of(models: Mapping[str, int], names: Sequence[str]) -> IntArray:
     """Return for the number of each model its place among these names, -1 where it has none."""
     slots = np.full(len(models), -1, dtype=np.int64)
     slots[codes_of(models, names)] = np.arange(len(names))
     return slots
 
 
-def _by_mean(means: Floats) -> Ints:
+def _by_mean(means: FloatArray) -> IntArray:
     """Return the models that have a mean, the best fitted first."""
     order = np.argsort(means, kind="stable")
     return order[: np.count_nonzero(np.isfinite(means))]

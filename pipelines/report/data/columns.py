@@ -9,11 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from transforms.read.kinds import codes_of, encode
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 _LEAST_P = 1e-300
 
@@ -23,20 +20,20 @@ def array_of(batch: pa.RecordBatch, name: str) -> npt.NDArray[Any]:
     return cast("npt.NDArray[Any]", batch.column(name).to_numpy(zero_copy_only=False))
 
 
-def times_of(column: pa.Array) -> Ints:
+def times_of(column: pa.Array) -> IntArray:
     """Return times without nulls in ns since 1970."""
     nanoseconds = column.cast(pa.timestamp("ns", tz=column.type.tz)).cast(pa.int64())
-    return cast(Ints, nanoseconds.to_numpy(zero_copy_only=False))
+    return cast(IntArray, nanoseconds.to_numpy(zero_copy_only=False))
 
 
-def surprise_of(batch: pa.RecordBatch) -> tuple[Bools, Floats]:
+def surprise_of(batch: pa.RecordBatch) -> tuple[BoolArray, FloatArray]:
     """Return which rows have a p, and -log₁₀ p of all, 0 where there is none."""
     p = array_of(batch, "p")
     compared = np.isfinite(p)
     return compared, -np.log10(np.maximum(np.where(compared, p, 1.0), _LEAST_P))
 
 
-def numbered(column: pa.Array, number: Callable[[Any], int]) -> Ints:
+def numbered(column: pa.Array, number: Callable[[Any], int]) -> IntArray:
     """Return a number for each row, -1 for null.
 
     Args:
@@ -52,11 +49,11 @@ def numbered(column: pa.Array, number: Callable[[Any], int]) -> Ints:
     return numbers[places]
 
 
-def model_numbers(batch: pa.RecordBatch, known: dict[str, int]) -> Ints:
+def model_numbers(batch: pa.RecordBatch, known: dict[str, int]) -> IntArray:
     """Return each row's model as a number; new models are numbered after the known."""
     return numbered(batch.column("model_id"), lambda name: known.setdefault(name, len(known)))
 
 
-def mean_of(total: npt.NDArray[Any], count: npt.NDArray[Any]) -> Floats:
+def mean_of(total: npt.NDArray[Any], count: npt.NDArray[Any]) -> FloatArray:
     """Return the mean of each sum, NaN where nothing was counted."""
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)

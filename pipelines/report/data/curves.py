@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from kerneltrack.arrays import FloatArray, IntArray
 from pipelines.report.data.choice import codes_of, slots_of
-from pipelines.report.data.columns import Floats, Ints, array_of, mean_of, surprise_of, times_of
+from pipelines.report.data.columns import array_of, mean_of, surprise_of, times_of
 from pipelines.report.data.groups import Bins, Blocks, Part
 from pipelines.report.data.labels import NO_LABEL, label_values
 from pipelines.report.data.time_axis import TimeAxis
@@ -64,8 +65,8 @@ class Curve:
     covered: float
     label_changes: int
     regimes: list[Regime] | None
-    loss: dict[str, Floats]
-    rates: dict[str, Floats]
+    loss: dict[str, FloatArray]
+    rates: dict[str, FloatArray]
 
 
 def block_size(length: int, most_blocks: int) -> int:
@@ -131,7 +132,7 @@ class Curves:
                 ranges["label"] = np.int32
         self.blocks = Blocks(-(-lengths // self.size), sums, ranges)
 
-    def add(self, batch: pa.RecordBatch, model: Ints) -> None:
+    def add(self, batch: pa.RecordBatch, model: IntArray) -> None:
         """Add a batch of features; `model` has the number of each row's model."""
         slot = self._slots[model]
         keep = np.flatnonzero(slot >= 0)
@@ -208,7 +209,7 @@ def _axis_of(part: Part) -> TimeAxis | None:
     return part.axis
 
 
-def moving_average(part: Part, size: int) -> Floats:
+def moving_average(part: Part, size: int) -> FloatArray:
     """Return the mean loss of the last `WINDOW` rows at the end of every block.
 
     The first rows average over as many as there are. Blocks of more than `WINDOW` rows average
@@ -217,11 +218,13 @@ def moving_average(part: Part, size: int) -> Floats:
     stop = np.arange(1, len(part.rows) + 1)
     begin = np.maximum(stop - max(1, WINDOW // size), 0)
     loss, rows = (np.append(0.0, np.cumsum(values)) for values in (part.sums["loss"], part.rows))
-    average: Floats = (loss[stop] - loss[begin]) / (rows[stop] - rows[begin])
+    average: FloatArray = (loss[stop] - loss[begin]) / (rows[stop] - rows[begin])
     return average
 
 
-def _regimes(part: Part, label: Ints, start: int | None, changes: Ints, gaps: Ints) -> list[Regime]:
+def _regimes(
+    part: Part, label: IntArray, start: int | None, changes: IntArray, gaps: IntArray
+) -> list[Regime]:
     edges = [0, *np.union1d(changes, gaps).tolist(), len(label)]
     breaks = {*gaps.tolist(), len(label)}
     regimes = []
@@ -238,7 +241,7 @@ def _regimes(part: Part, label: Ints, start: int | None, changes: Ints, gaps: In
     return regimes
 
 
-def _loss_curve(part: Part, size: int, bins: Bins) -> dict[str, Floats]:
+def _loss_curve(part: Part, size: int, bins: Bins) -> dict[str, FloatArray]:
     curve = {
         "mean": bins.total(part.sums["loss"]) / bins.total(part.rows),
         "low": np.minimum.reduceat(part.low["loss"], bins.starts),
@@ -255,7 +258,7 @@ def _loss_curve(part: Part, size: int, bins: Bins) -> dict[str, Floats]:
     return bins.broken(curve)
 
 
-def _rate_curve(part: Part, bins: Bins) -> dict[str, Floats]:
+def _rate_curve(part: Part, bins: Bins) -> dict[str, FloatArray]:
     rows = bins.total(part.rows)
     counts = {**part.sums, "replaced": part.sums["evicted"] - part.sums["dropped"]}
     names = ("novelty", "novel", "censored", "replaced", "dropped")

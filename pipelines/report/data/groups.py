@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.report.data.columns import Bools, Floats, Ints
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from pipelines.report.data.time_axis import TimeAxis, time_axis
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -42,7 +42,7 @@ class Groups:
     ) -> None:
         """Allocate; see the class."""
         ranges = ranges or {}
-        self.rows: Ints = np.zeros(0, dtype=np.int64)
+        self.rows: IntArray = np.zeros(0, dtype=np.int64)
         self.sums: Arrays = {name: np.zeros(0, kind) for name, kind in sums.items()}
         self.low: Arrays = {name: np.zeros(0, kind) for name, kind in ranges.items()}
         self.high: Arrays = {name: np.zeros(0, kind) for name, kind in ranges.items()}
@@ -60,7 +60,7 @@ class Groups:
             self.low[name] = _grown(low, size, greatest)
             self.high[name] = _grown(self.high[name], size, least)
 
-    def add(self, group: Ints, values: Arrays) -> None:
+    def add(self, group: IntArray, values: Arrays) -> None:
         """Add rows.
 
         Args:
@@ -91,13 +91,15 @@ def _grown(values: npt.NDArray[Any], size: int, filler: float = 0) -> npt.NDArra
     return grown
 
 
-def _put(function: np.ufunc, kept: npt.NDArray[Any], at: Ints, values: npt.NDArray[Any]) -> None:
+def _put(
+    function: np.ufunc, kept: npt.NDArray[Any], at: IntArray, values: npt.NDArray[Any]
+) -> None:
     """Put values together with those that are kept at places, which may come again."""
     function.at(kept, at, values)
 
 
 def _put_once(
-    function: np.ufunc, kept: npt.NDArray[Any], at: Ints, values: npt.NDArray[Any]
+    function: np.ufunc, kept: npt.NDArray[Any], at: IntArray, values: npt.NDArray[Any]
 ) -> None:
     """Do as `_put` where no place comes again, several times as fast."""
     kept[at] = function(kept[at], values)
@@ -116,7 +118,7 @@ class Part:
     The ranges have `index` (of rows) and, if rows have times, `time` (ns).
     """
 
-    rows: Ints
+    rows: IntArray
     sums: Arrays
     low: Arrays
     high: Arrays
@@ -131,7 +133,7 @@ class Part:
         """Where the blocks stand on it."""
         return Shown(self)
 
-    def take(self, order: Ints | slice) -> Part:
+    def take(self, order: IntArray | slice) -> Part:
         """Return these blocks in this order."""
         taken = (
             {name: values[order] for name, values in kept.items()}
@@ -149,12 +151,14 @@ class Blocks(Groups):
         ranges: As of `Groups`.
     """
 
-    def __init__(self, counts: Ints, sums: Mapping[str, type], ranges: Mapping[str, type]) -> None:
+    def __init__(
+        self, counts: IntArray, sums: Mapping[str, type], ranges: Mapping[str, type]
+    ) -> None:
         """Allocate; see the class."""
         self._start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         super().__init__(sums, ranges, int(self._start[-1]))
 
-    def put(self, model: Ints, place: Ints, values: Arrays) -> None:
+    def put(self, model: IntArray, place: IntArray, values: Arrays) -> None:
         """Add rows by their model and their block in it, shape (n,) each."""
         self.add(self._start[model] + place, values)
 
@@ -197,14 +201,14 @@ class Bins:
             self.axes["time"] = np.where(inside, middle, np.nan)
             self.covered = times.covered
 
-    def total(self, values: npt.NDArray[Any]) -> Floats:
+    def total(self, values: npt.NDArray[Any]) -> FloatArray:
         """Add up blocks."""
         return np.add.reduceat(values, self.starts, dtype=np.float64)
 
-    def broken(self, curve: Mapping[str, Floats]) -> dict[str, Floats]:
+    def broken(self, curve: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         """Return axes and curves with a place without values before each bin after a gap."""
         places = np.searchsorted(self.starts, self.gaps)
-        broken: dict[str, Floats] = {}
+        broken: dict[str, FloatArray] = {}
         for name, values in {**self.axes, **curve}.items():
             filler: Any = np.nan
             if name in self.axes:
@@ -213,7 +217,7 @@ class Bins:
         return broken
 
 
-def bin_starts(cuts: Sequence[int], length: int, most: int) -> Ints:
+def bin_starts(cuts: Sequence[int], length: int, most: int) -> IntArray:
     """Cut 0..length at every place in `cuts`, and each part into its share of the bins.
 
     Returns:
@@ -244,7 +248,7 @@ class Shown:
         """Compare the blocks with their axis; see the class."""
         axis = part.axis
         first, last = part.low["time"], part.high["time"]
-        self.inside: Bools = (last >= axis.first) & (first <= axis.last)
+        self.inside: BoolArray = (last >= axis.first) & (first <= axis.last)
         self.first = np.where(self.inside, np.maximum(first, axis.first), first)
         self.last = np.where(self.inside, np.minimum(last, axis.last), last)
         extent = float(axis.last - axis.first)

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import IntArray
 from pipelines.report.data.choice import codes_of, slots_of
-from pipelines.report.data.columns import Ints, array_of, surprise_of, times_of
+from pipelines.report.data.columns import array_of, surprise_of, times_of
 from pipelines.report.data.groups import Groups
 from pipelines.report.data.time_axis import TimeAxis
 from pipelines.report.data.totals import Totals
@@ -84,7 +85,7 @@ class HeatRows:
         self._bins = -(-width // self._step)
         self._cells = Groups({}, {"surprise": np.float64}, size=len(models) * self._bins)
 
-    def add(self, batch: pa.RecordBatch, model: Ints) -> None:
+    def add(self, batch: pa.RecordBatch, model: IntArray) -> None:
         """Add a batch of features; `model` has the number of each row's model."""
         slot = self._slots[model]
         compared, surprise = surprise_of(batch)

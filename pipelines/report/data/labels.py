@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.report.data.columns import Floats, Ints, numbered
+from kerneltrack.arrays import FloatArray, IntArray
+from pipelines.report.data.columns import numbered
 
 NO_LABEL = -1
 """Code of a row whose label is null, NaN or beyond the limit."""
@@ -34,7 +35,7 @@ class LabelCodes:
         self.is_target = False
         self.is_cut = False
 
-    def encode(self, column: pa.Array) -> Ints:
+    def encode(self, column: pa.Array) -> IntArray:
         """Return the rows' codes, shape (n,), `NO_LABEL` where there is none."""
         column = _plain(column)
         if not pa.types.is_dictionary(column.type):
@@ -60,10 +61,10 @@ class LabelCodes:
         return NO_LABEL
 
 
-def label_values(column: pa.Array) -> Floats:
+def label_values(column: pa.Array) -> FloatArray:
     """Return numeric labels as float64, NaN where there is none."""
     column = _plain(column).cast(pa.float64(), safe=False)
-    return cast(Floats, column.to_numpy(zero_copy_only=False))
+    return cast(FloatArray, column.to_numpy(zero_copy_only=False))
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -14,9 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.learners.common.board import losses_of_chances
 from pipelines.report.data.choice import Choice, codes_of, slots_of
-from pipelines.report.data.columns import Floats, Ints, mean_of
+from pipelines.report.data.columns import mean_of
 from pipelines.report.data.groups import Arrays, Bins, Blocks, Groups, Part
 from pipelines.report.data.mixture import MixtureCourse, mixture_of
 from pipelines.report.data.predictions import (
@@ -45,7 +46,7 @@ class LearnerTally:
         """Start with none."""
         self._table = pa.table(dict.fromkeys((*_KEYS, "count"), pa.array([], pa.int64())))
 
-    def add(self, model: Ints, label: Ints, predicted: Ints) -> None:
+    def add(self, model: IntArray, label: IntArray, predicted: IntArray) -> None:
         """Count rows; labels and predictions by their places."""
         counts = (model, label, predicted, np.ones_like(model))
         rows = pa.table(dict(zip((*_KEYS, "count"), counts, strict=True)))
@@ -53,12 +54,12 @@ class LearnerTally:
         counted = table.group_by(list(_KEYS)).aggregate([("count", "sum")])
         self._table = counted.rename_columns([*_KEYS, "count"])
 
-    def columns(self) -> list[Ints]:
+    def columns(self) -> list[IntArray]:
         """Return models, labels, predictions and counts, sorted by the first three."""
         table = self._table.sort_by([(name, "ascending") for name in _KEYS])
         return [column.to_numpy() for column in table.columns]
 
-    def labels(self) -> list[Ints]:
+    def labels(self) -> list[IntArray]:
         """Return models, labels with a code, their rows and those that were predicted right.
 
         They are sorted by model, the most frequent label first; of several that met first.
@@ -85,13 +86,13 @@ class Reliability:
         brier: Sum of the squared gaps.
     """
 
-    rows: Floats = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
-    chance: Floats = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
-    right: Floats = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
+    rows: FloatArray = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
+    chance: FloatArray = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
+    right: FloatArray = field(default_factory=lambda: np.zeros(RELIABILITY_BINS))
     log_loss: float = 0.0
     brier: float = 0.0
 
-    def add(self, chance: Floats, right: npt.NDArray[np.bool_]) -> None:
+    def add(self, chance: FloatArray, right: npt.NDArray[np.bool_]) -> None:
         """Count scored rows; those without a probability, or with one that is none, are left."""
         kept = (chance >= 0.0) & (chance <= 1.0)
         chance, right = chance[kept], right[kept]
@@ -125,15 +126,15 @@ class LearnerScores:
     scored: Groups
     tally: LearnerTally = field(default_factory=LearnerTally)
     reliability: Reliability = field(default_factory=Reliability)
-    known: Floats = field(default_factory=lambda: np.zeros(0))
+    known: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
-    def length(self) -> Ints:
+    def length(self) -> IntArray:
         """Each model's greatest index of a scored row + 1."""
-        length: Ints = np.maximum(self.scored.high["index"] + 1, 0)
+        length: IntArray = np.maximum(self.scored.high["index"] + 1, 0)
         return length
 
-    def constants(self) -> Floats:
+    def constants(self) -> FloatArray:
         """Return each model's most frequent class or mean label in the scored rows, else NaN."""
         if not self.classifies:
             return mean_of(self.scored.sums["label"], self.scored.rows)
@@ -156,7 +157,7 @@ class ScoreCurve:
 
     start: int | None
     covered: float
-    values: dict[str, Floats]
+    values: dict[str, FloatArray]
 
 
 @dataclass(frozen=True)
@@ -176,29 +177,29 @@ class LearningResults:
 
     scores: LearnerScores
     classes: list[str]
-    losses: Floats
+    losses: FloatArray
     curves: list[ScoreCurve | None]
     by_time: ScoreCurve | None
     by_row: ScoreCurve | None
     mixture: MixtureCourse
     late: bool = False
 
-    def gain(self, losses: Floats) -> Floats:
+    def gain(self, losses: FloatArray) -> FloatArray:
         """Return `gain` of losses, shape (..., 3), against the references that there are."""
         return gain(losses[..., [0, 2, 2]] if self.late else losses)
 
-    def measure(self, loss: Floats, rows: npt.NDArray[Any]) -> Floats:
+    def measure(self, loss: FloatArray, rows: npt.NDArray[Any]) -> FloatArray:
         """Return accuracy (or RMSE) of losses over numbers of rows, NaN without rows."""
         return measured(loss, rows, classifies=self.scores.classifies)
 
 
-def measured(loss: Floats, rows: npt.NDArray[Any], *, classifies: bool) -> Floats:
+def measured(loss: FloatArray, rows: npt.NDArray[Any], *, classifies: bool) -> FloatArray:
     """Return 1 - loss/rows of classes, √(loss/rows) of values, NaN without rows."""
     mean = mean_of(loss, rows)
     return 1.0 - mean if classifies else np.sqrt(mean)
 
 
-def gain(losses: Floats) -> Floats:
+def gain(losses: FloatArray) -> FloatArray:
     """Return how much of the better reference's loss the learner saves, NaN if it has none.
 
     For classes this is kappa, (accuracy - reference)/(1 - reference); for values the share of
@@ -209,7 +210,7 @@ def gain(losses: Floats) -> Floats:
     """
     better = np.min(losses[..., 1:], axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        saved: Floats = np.where(better > 0, 1.0 - losses[..., 0] / better, np.nan)
+        saved: FloatArray = np.where(better > 0, 1.0 - losses[..., 0] / better, np.nan)
     return saved
 
 
@@ -249,7 +250,7 @@ def count_scores(predictions: PredictionSums) -> LearnerScores:
     ranges = dict.fromkeys(["index", "time"] if predictions.timed else ["index"], np.int64)
     scored = Groups(dict.fromkeys(["loss", "absolute", "label"], np.float64), ranges)
     scores = LearnerScores(predictions.models, predictions.classifies, Groups({}), scored)
-    runs: list[tuple[Ints, Ints, Floats]] = []
+    runs: list[tuple[IntArray, IntArray, FloatArray]] = []
     for rows in predictions:
         runs.append((rows.model[rows.runs], rows.index[rows.runs], rows.last_of_runs()))
         scores.predicted.add(rows.model, {})
@@ -269,7 +270,7 @@ def count_scores(predictions: PredictionSums) -> LearnerScores:
     return scores
 
 
-def _carried(model: Ints, index: Ints, last: Floats) -> Floats:
+def _carried(model: IntArray, index: IntArray, last: FloatArray) -> FloatArray:
     """Return for each run the last label of the runs of its model before it."""
     order = np.lexsort((index, model))
     place = np.append(-1, last_labelled(last[order])[:-1])
@@ -281,8 +282,8 @@ def _carried(model: Ints, index: Ints, last: Floats) -> Floats:
 
 
 def _losses(
-    rows: PredictionRows, before: Floats, constant: Floats, *, classifies: bool
-) -> dict[str, Floats]:
+    rows: PredictionRows, before: FloatArray, constant: FloatArray, *, classifies: bool
+) -> dict[str, FloatArray]:
     """Return the losses of the `PREDICTORS`, shape (n,) each; 0 where the row is not scored."""
     label = np.where(rows.scored, rows.label, 0.0)
     if classifies:
@@ -322,7 +323,7 @@ class _Blocks(Blocks):
             dict.fromkeys(low, np.int64),
         )
 
-    def add_rows(self, rows: PredictionRows, losses: dict[str, Floats]) -> None:
+    def add_rows(self, rows: PredictionRows, losses: dict[str, FloatArray]) -> None:
         kept = np.flatnonzero(rows.scored)
         values: Arrays = {name: loss[kept] for name, loss in losses.items()}
         values |= rows.ranges(kept)

@@ -15,16 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import FloatArray, IntArray
 from pipelines.report.data.choice import Choice, codes_of
-from pipelines.report.data.columns import (
-    Floats,
-    Ints,
-    array_of,
-    mean_of,
-    model_numbers,
-    numbered,
-    times_of,
-)
+from pipelines.report.data.columns import array_of, mean_of, model_numbers, numbered, times_of
 from pipelines.report.data.files import parquet_files, read_batches
 from pipelines.report.data.groups import Arrays, Bins, Blocks, Groups, Part
 from pipelines.report.text import counted, figure, span
@@ -59,7 +52,7 @@ class MismatchCurve:
     several windows; `incomplete`, the mismatch where a window was cut short, if any was.
     """
 
-    values: dict[str, Floats]
+    values: dict[str, FloatArray]
     note: str
 
 
@@ -192,7 +185,7 @@ def mismatch_of(output: str, choice: Choice) -> MismatchWindows | None:
     return found
 
 
-def _read(paths: Sequence[str], models: dict[str, int]) -> Iterator[tuple[Ints, Arrays]]:
+def _read(paths: Sequence[str], models: dict[str, int]) -> Iterator[tuple[IntArray, Arrays]]:
     """Yield the windows of known kinds: their places in the totals, and what is added up."""
     known = {name: number for number, name in enumerate(KINDS)}
     for read in read_batches(paths, COLUMNS):
@@ -223,7 +216,7 @@ def _read(paths: Sequence[str], models: dict[str, int]) -> Iterator[tuple[Ints, 
         yield model_numbers(batch, models) * len(KINDS) + kind, values
 
 
-def _blocks(paths: Sequence[str], found: MismatchWindows, drawn: Ints) -> Blocks:
+def _blocks(paths: Sequence[str], found: MismatchWindows, drawn: IntArray) -> Blocks:
     """Gather the measured windows of the models and kinds whose places in the totals these are."""
     totals = found.totals
     counts = totals.rows[drawn]
@@ -247,7 +240,7 @@ def _blocks(paths: Sequence[str], found: MismatchWindows, drawn: Ints) -> Blocks
     return blocks
 
 
-def window_curve(part: Part, most: int, start: int | None) -> dict[str, Floats]:
+def window_curve(part: Part, most: int, start: int | None) -> dict[str, FloatArray]:
     """Put a model's windows into about `most` points; see `MismatchCurve`.
 
     Args:

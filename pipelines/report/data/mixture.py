@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kerneltrack.arrays import FloatArray
 from pipelines.report.data.choice import Choice
-from pipelines.report.data.columns import Floats
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from transforms.outputs import METRICS
 
@@ -31,13 +31,13 @@ class Course(NamedTuple):
     """
 
     experts: tuple[str, ...]
-    ends: Floats
-    weights: Floats
+    ends: FloatArray
+    weights: FloatArray
 
-    def resampled(self, points: int) -> Floats:
+    def resampled(self, points: int) -> FloatArray:
         """Return the weights at so many places, evenly over the rows, (points, experts)."""
         places = (np.arange(points) + 0.5) / points * self.ends[-1]
-        found: Floats = self.weights[np.searchsorted(self.ends, places)]
+        found: FloatArray = self.weights[np.searchsorted(self.ends, places)]
         return found
 
 
@@ -72,7 +72,7 @@ def mixture_of(output: str, choice: Choice) -> MixtureCourse:
     plain: dict[str, tuple[float, int]] = {}
     covered: dict[str, tuple[float, float, int]] = {}
     drawn: dict[str, Course] = {}
-    total: dict[str, Floats] = {}
+    total: dict[str, FloatArray] = {}
     if plain_column is None or not {"model_id", "start", "scored"} <= set(names):
         return MixtureCourse({}, {}, None, [None for _ in choice.drawn])
     for batch in read_batches(paths, [*wanted, plain_column]):

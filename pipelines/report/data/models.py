@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import FloatArray, IntArray
 from pipelines.report.data.choice import codes_of, slots_of
-from pipelines.report.data.columns import Floats, Ints, array_of, mean_of
+from pipelines.report.data.columns import array_of, mean_of
 from pipelines.report.data.groups import Groups
 from pipelines.report.data.totals import Totals
 
@@ -44,7 +45,7 @@ class ShownModels:
         self._all = Groups({}, {"loss": np.float64}, size=count)
         self._buckets = np.zeros(count * _BUCKETS, dtype=np.int32)
 
-    def add(self, batch: pa.RecordBatch, model: Ints) -> None:
+    def add(self, batch: pa.RecordBatch, model: IntArray) -> None:
         """Add a batch of features; `model` has the number of each row's model."""
         slot = self._slots[model]
         keep = (slot >= 0) & ~array_of(batch, "initial")
@@ -80,7 +81,7 @@ class ShownModels:
             "spark": mean_of(self._spark.sums["loss"], self._spark.rows).reshape(-1, SPARK_BINS),
         }
 
-    def quantile(self, share: float) -> Floats:
+    def quantile(self, share: float) -> FloatArray:
         """Return each model's loss that `share` of its rows do not exceed, NaN without rows."""
         total = np.cumsum(self._buckets.reshape(-1, _BUCKETS), axis=1)
         rank = np.maximum(np.ceil(share * total[:, -1]), 1)
@@ -89,13 +90,13 @@ class ShownModels:
         return np.where(total[:, -1] > 0, value, np.nan)
 
 
-def _bucket(loss: Floats) -> Ints:
+def _bucket(loss: FloatArray) -> IntArray:
     """Return a loss's bucket: its exponent and the leading bits of its significand."""
     bits = np.maximum(loss, 0.0).view(np.int64) >> (52 - _PER_OCTAVE_BITS)
-    return cast(Ints, np.clip(bits - _LOWEST, 0, _BUCKETS - 1))
+    return cast(IntArray, np.clip(bits - _LOWEST, 0, _BUCKETS - 1))
 
 
-def _middle(bucket: Ints) -> Floats:
+def _middle(bucket: IntArray) -> FloatArray:
     bits = (bucket.astype(np.int64) + _LOWEST) << (52 - _PER_OCTAVE_BITS)
     half = np.int64(1) << (51 - _PER_OCTAVE_BITS)
     return (bits + half).view(np.float64)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipelines.report.data.columns import Ints, times_of
+from kerneltrack.arrays import IntArray
+from pipelines.report.data.columns import times_of
 from pipelines.report.data.groups import Groups
 from pipelines.report.data.time_axis import TimeAxis, between
 from pipelines.report.text import natural
@@ -57,7 +58,7 @@ class OutsideRows:
         self._axis = None if axis is None or axis.is_whole else axis
         self._found = Groups({}, {"time": np.int64})
 
-    def add(self, batch: pa.RecordBatch, model: Ints) -> None:
+    def add(self, batch: pa.RecordBatch, model: IntArray) -> None:
         """Add a batch of features; `model` has the number of each row's model."""
         if self._axis is None:
             return

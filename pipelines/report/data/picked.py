@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from pipelines.report.data.columns import Ints, array_of, numbered
+from kerneltrack.arrays import IntArray
+from pipelines.report.data.columns import array_of, numbered
 from pipelines.report.data.files import BATCH_ROWS, read_batches
 
 _BATCH_NUMBERS = 1 << 22
@@ -15,7 +16,7 @@ _INDEX_BITS = 48
 
 
 def picked_rows(
-    paths: Sequence[str], columns: Sequence[str], wanted: Mapping[str, Ints], width: int = 1
+    paths: Sequence[str], columns: Sequence[str], wanted: Mapping[str, IntArray], width: int = 1
 ) -> dict[str, pa.Table]:
     """Look up rows by model and index.
 

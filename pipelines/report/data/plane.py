@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from pipelines.report.data.columns import Bools, Floats, Ints
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from pipelines.report.data.episodes import Band
 from pipelines.report.data.labels import NO_LABEL
 from pipelines.report.data.picked import picked_rows
@@ -39,11 +39,11 @@ class Plane:
 
     name: str
     axes: tuple[int, int]
-    x: Floats
-    y: Floats
-    row: Ints
-    within: Bools
-    label: Ints
+    x: FloatArray
+    y: FloatArray
+    row: IntArray
+    within: BoolArray
+    label: IntArray
     shares: tuple[float, float]
 
 
@@ -83,12 +83,12 @@ def planes_of(
     return {model: plane for model, plane in planes.items() if plane is not None}
 
 
-def _sample(length: int, bands: Sequence[Band]) -> Ints:
+def _sample(length: int, bands: Sequence[Band]) -> IntArray:
     """Return the indices of a model's sample, in order."""
     even = np.arange(0, length, -(-length // MOST_EVEN) or 1)
     within = [np.arange(b.rows[0], min(b.rows[1] + 1, b.rows[0] + _EACH)) for b in bands]
     some = np.concatenate([np.zeros(0, np.int64), *within])[:MOST_WITHIN]
-    return cast(Ints, np.union1d(even, some))
+    return cast(IntArray, np.union1d(even, some))
 
 
 def _plane(

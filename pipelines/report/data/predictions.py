@@ -8,14 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipelines.report.data.columns import (
-    Bools,
-    Floats,
-    Ints,
-    array_of,
-    model_numbers,
-    times_of,
-)
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
+from pipelines.report.data.columns import array_of, model_numbers, times_of
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from pipelines.report.data.labels import LabelCodes
 from transforms.outputs import PREDICTIONS
@@ -44,22 +38,22 @@ class PredictionRows:
         runs: First places of the runs of consecutive rows of one model, shape (runs,).
     """
 
-    model: Ints
-    index: Ints
-    time: Ints | None
-    label: Floats
-    predicted: Ints
-    scored: Bools
-    loss: Floats
-    chance: Floats
-    runs: Ints
+    model: IntArray
+    index: IntArray
+    time: IntArray | None
+    label: FloatArray
+    predicted: IntArray
+    scored: BoolArray
+    loss: FloatArray
+    chance: FloatArray
+    runs: IntArray
 
-    def ranges(self, kept: Ints) -> dict[str, Ints]:
+    def ranges(self, kept: IntArray) -> dict[str, IntArray]:
         """Return index and, with times, time of some of the rows."""
         times = {} if self.time is None else {"time": self.time[kept]}
         return {"index": self.index[kept], **times}
 
-    def before(self, known: Floats) -> Floats:
+    def before(self, known: FloatArray) -> FloatArray:
         """Return for each row the last label of its model before it, NaN without one.
 
         Args:
@@ -69,15 +63,15 @@ class PredictionRows:
         run = np.repeat(np.arange(len(self.runs)), np.diff([*self.runs, len(self.label)]))
         return np.where(last >= self.runs[run], self.label[last], known[run])
 
-    def last_of_runs(self) -> Floats:
+    def last_of_runs(self) -> FloatArray:
         """Return the last label of each run, NaN without one, shape (runs,)."""
         last = last_labelled(self.label)[np.append(self.runs[1:], len(self.label)) - 1]
         return np.where(last >= self.runs, self.label[last], np.nan)
 
 
-def last_labelled(label: Floats) -> Ints:
+def last_labelled(label: FloatArray) -> IntArray:
     """Return the place of the last label up to each, -1 before the first."""
-    found: Ints = np.maximum.accumulate(np.where(np.isnan(label), -1, np.arange(len(label))))
+    found: IntArray = np.maximum.accumulate(np.where(np.isnan(label), -1, np.arange(len(label))))
     return found
 
 
@@ -124,7 +118,7 @@ class PredictionSums:
             chance = np.full(len(model), np.nan)
         return PredictionRows(model, index, time, *values, chance, runs)
 
-    def _classes(self, batch: pa.RecordBatch) -> tuple[Floats, Ints, Bools, Floats]:
+    def _classes(self, batch: pa.RecordBatch) -> tuple[FloatArray, IntArray, BoolArray, FloatArray]:
         labels, answers = batch.column("label"), batch.column("prediction")
         missing = _nulls(labels)
         label = np.where(missing, np.nan, self.classes.encode(labels))
@@ -136,12 +130,12 @@ class PredictionSums:
         return label, predicted, scored, (scored & ~right).astype(float)
 
 
-def _runs(model: Ints, index: Ints) -> Ints:
+def _runs(model: IntArray, index: IntArray) -> IntArray:
     parted = (model[1:] != model[:-1]) | (index[1:] != index[:-1] + 1)
     return np.flatnonzero(np.append(True, parted))
 
 
-def _values(batch: pa.RecordBatch) -> tuple[Floats, Ints, Bools, Floats]:
+def _values(batch: pa.RecordBatch) -> tuple[FloatArray, IntArray, BoolArray, FloatArray]:
     label, error = (_floats(batch.column(name)) for name in ("label", "error"))
     scored = np.isfinite(label) & np.isfinite(error)
     # A prediction that ran away may be too far off for its square: the loss is then infinite.
@@ -150,11 +144,11 @@ def _values(batch: pa.RecordBatch) -> tuple[Floats, Ints, Bools, Floats]:
     return label, np.zeros(0, dtype=np.int64), scored, loss
 
 
-def _floats(column: pa.Array) -> Floats:
-    values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+def _floats(column: pa.Array) -> FloatArray:
+    values: FloatArray = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _nulls(column: pa.Array) -> Bools:
-    nulls: Bools = column.is_null().to_numpy(zero_copy_only=False)
+def _nulls(column: pa.Array) -> BoolArray:
+    nulls: BoolArray = column.is_null().to_numpy(zero_copy_only=False)
     return nulls

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 import pyarrow as pa
 
+from kerneltrack.arrays import IntArray
 from pipelines.report.data.alerts import AlertLines, alerts_of
 from pipelines.report.data.channels import Channels, channels_of
 from pipelines.report.data.choice import (
@@ -18,7 +19,7 @@ from pipelines.report.data.choice import (
     models_shown,
     models_with_curves,
 )
-from pipelines.report.data.columns import Ints, model_numbers
+from pipelines.report.data.columns import model_numbers
 from pipelines.report.data.curves import Curve, Curves
 from pipelines.report.data.differences import Differences, differences_of
 from pipelines.report.data.episodes import Band, Episodes, bands_of, episodes_of
@@ -158,7 +159,7 @@ def _odd_ones(episodes: Episodes | None, fleet: Neighbours | None) -> list[str]:
 class _Fills(Protocol):
     """What is filled by the second pass over the features."""
 
-    def add(self, batch: pa.RecordBatch, model: Ints, /) -> None:
+    def add(self, batch: pa.RecordBatch, model: IntArray, /) -> None:
         """Add a batch of features; `model` has the number of each row's model."""
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.report.data.columns import Bools, Ints
+from kerneltrack.arrays import BoolArray, IntArray
 from pipelines.report.text import SECOND, moment
 
 Offsets = npt.NDArray[np.uint64]
@@ -49,7 +49,7 @@ class TimeAxis:
     oldest: int
     newest: int
 
-    def holds(self, times: Ints) -> Bools:
+    def holds(self, times: IntArray) -> BoolArray:
         """Return which times lie on the axis."""
         return (times >= self.first) & (times <= self.last)
 
@@ -88,12 +88,12 @@ class RowTimes:
     def __init__(self) -> None:
         """Start without rows."""
         self._bits = 0
-        self._first: Ints = np.zeros(0, np.int64)
-        self._last: Ints = np.zeros(0, np.int64)
-        self._rows: Ints = np.zeros(0, np.int64)
-        self._waiting: list[Ints] = []
+        self._first: IntArray = np.zeros(0, np.int64)
+        self._last: IntArray = np.zeros(0, np.int64)
+        self._rows: IntArray = np.zeros(0, np.int64)
+        self._waiting: list[IntArray] = []
 
-    def add(self, times: Ints) -> None:
+    def add(self, times: IntArray) -> None:
         """Add times, ns since 1970.
 
         Cost: O(n log n + cells).
@@ -122,12 +122,12 @@ class RowTimes:
             np.concatenate([self._rows, rows])[order],
         )
 
-    def _starts(self, times: Ints) -> Ints:
+    def _starts(self, times: IntArray) -> IntArray:
         """Return where cells begin in times that are in order."""
         cells = times >> self._bits
         return np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
 
-    def _merge(self, first: Ints, last: Ints, rows: Ints) -> None:
+    def _merge(self, first: IntArray, last: IntArray, rows: IntArray) -> None:
         starts = self._starts(first)
         while len(starts) > MOST_CELLS:
             self._bits += 1
@@ -137,7 +137,7 @@ class RowTimes:
         self._rows = np.add.reduceat(rows, starts)
 
 
-def time_axis(first: Ints, last: Ints, rows: Ints) -> TimeAxis:
+def time_axis(first: IntArray, last: IntArray, rows: IntArray) -> TimeAxis:
     """Choose the axis of rows that come in cells.
 
     Args:
@@ -155,14 +155,14 @@ def time_axis(first: Ints, last: Ints, rows: Ints) -> TimeAxis:
     return TimeAxis(*points[[begin, end, 0, -1]].tolist())
 
 
-def _offsets(points: Ints) -> Offsets:
+def _offsets(points: IntArray) -> Offsets:
     """Return the distances from the first point: between all that int64 holds they fit uint64."""
     unsigned = points.astype(np.uint64)
     offsets: Offsets = unsigned - unsigned[0]
     return offsets
 
 
-def _bulk(points: Offsets, rows: Ints) -> tuple[int, int]:
+def _bulk(points: Offsets, rows: IntArray) -> tuple[int, int]:
     """Return the first and the last of the points that the axis holds."""
     if float(points[-1]) <= APART * _least_half(points, rows):
         return 0, len(points) - 1
@@ -192,7 +192,7 @@ def _bulk(points: Offsets, rows: Ints) -> tuple[int, int]:
     return begin, end
 
 
-def _least_half(points: Offsets, rows: Ints) -> float:
+def _least_half(points: Offsets, rows: IntArray) -> float:
     """Return a length that no stretch with half of the rows is shorter than; 0 of few rows."""
     upto = np.cumsum(rows)
     if upto[-1] < _QUANTILES**2:
@@ -209,7 +209,7 @@ def _is_near(gap: np.uint64, length: float, share: float) -> bool:
     return float(gap) <= max(APART, APART_OF_MANY * share) * length
 
 
-def _core(points: Offsets, rows: Ints) -> tuple[int, int]:
+def _core(points: Offsets, rows: IntArray) -> tuple[int, int]:
     """Return the ends of the shortest stretch with half of the rows.
 
     If they share one time they have no length, and the others are asked: a clock that stands still
@@ -233,7 +233,7 @@ def _length(points: Offsets, begin: int, end: int) -> float:
     return float(points[end] - points[begin])
 
 
-def _stretches(points: Offsets, rows: Ints, length: float) -> Iterator[int]:
+def _stretches(points: Offsets, rows: IntArray, length: float) -> Iterator[int]:
     """Yield the rows of each stretch of points that no gap longer than this is in."""
     if len(points):
         edges = np.flatnonzero(np.diff(points) > length) + 1

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.report.data.columns import Bools, Floats, Ints, array_of, model_numbers, times_of
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
+from pipelines.report.data.columns import array_of, model_numbers, times_of
 from pipelines.report.data.groups import Groups
 from pipelines.report.data.labels import LabelCodes
 from pipelines.report.data.time_axis import RowTimes
@@ -30,11 +31,11 @@ class Moments:
 
     def __init__(self) -> None:
         """Start without groups."""
-        self.n: Ints = np.zeros(0, dtype=np.int64)
-        self.mean: Floats = np.zeros(0)
-        self._squares: Floats = np.zeros(0)
+        self.n: IntArray = np.zeros(0, dtype=np.int64)
+        self.mean: FloatArray = np.zeros(0)
+        self._squares: FloatArray = np.zeros(0)
 
-    def add(self, group: Ints, values: Floats, size: int) -> None:
+    def add(self, group: IntArray, values: FloatArray, size: int) -> None:
         """Add values.
 
         Args:
@@ -66,12 +67,12 @@ class Moments:
             squares = self._squares + self.n * (self.mean - mean) ** 2
         return n, mean, float(_deviation(squares.sum(), n, mean))
 
-    def sd(self) -> Floats:
+    def sd(self) -> FloatArray:
         """Return each group's standard deviation (of n, not n - 1; 0 without values)."""
         return _deviation(self._squares, self.n, self.mean)
 
 
-def _deviation(squares: Floats, n: Ints | int, mean: Floats | float) -> Floats:
+def _deviation(squares: FloatArray, n: IntArray | int, mean: FloatArray | float) -> FloatArray:
     """Equal values leave a spread of rounding errors, which counts as 0."""
     sd = np.sqrt(squares / np.maximum(n, 1))
     return np.where(sd > _ROUNDING * np.abs(mean), sd, 0.0)
@@ -101,11 +102,11 @@ class Totals:
         self.times = RowTimes()
 
     @property
-    def length(self) -> Ints:
+    def length(self) -> IntArray:
         """Each model's greatest row index + 1."""
         return self.counts.high["index"] + 1
 
-    def means(self) -> Floats:
+    def means(self) -> FloatArray:
         """Return each model's mean loss, NaN where every row is initial."""
         return np.where(self.loss.n > 0, self.loss.mean, np.nan)
 
@@ -141,7 +142,7 @@ def add_up(batches: Iterable[pa.RecordBatch]) -> Totals:
     return totals
 
 
-def fates_of(batch: pa.RecordBatch) -> dict[str, Bools]:
+def fates_of(batch: pa.RecordBatch) -> dict[str, BoolArray]:
     """Return which rows have each of the `FATES`."""
     evicted = pc.fill_null(batch.column("evicted"), -1).to_numpy(zero_copy_only=False)
     flags = ~array_of(batch, "informative"), evicted >= 0, evicted == array_of(batch, "index")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report.data.columns import Floats, Ints
+from kerneltrack.arrays import FloatArray, IntArray
 from pipelines.report.data.curves import Curve
 from pipelines.report.data.episodes import Episodes
 from pipelines.report.data.neighbours import Neighbours
@@ -56,7 +56,7 @@ def _sparks(report: Report, episodes: Episodes) -> dict[str, dict[str, Any]]:
     return sparks
 
 
-def _path(curve: Curve, known: Ints, start: float, unit: float) -> str:
+def _path(curve: Curve, known: IntArray, start: float, unit: float) -> str:
     """Return the path of -log₁₀ p over the rows: the most of each of some hundred parts."""
     height, row = curve.loss["odd"][known], curve.loss["row"][known]
     part = ((row - start) * unit * _POINTS / WIDTH).astype(np.int64)
@@ -71,7 +71,7 @@ def _path(curve: Curve, known: Ints, start: float, unit: float) -> str:
     )
 
 
-def _drawn_in(points: Floats) -> tuple[Floats, bool]:
+def _drawn_in(points: FloatArray) -> tuple[FloatArray, bool]:
     """Return points, (n, 2), with those far from most nearer, and whether there are any.
 
     One device far away would leave all others a single dot. A point at r > R = 3 times the median

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor.condition import Condition
 from kerneltrack.monitor.quiet import QuietTimes, runs_of
 from pipelines.report.clock import clock_of
 from pipelines.report.data.alerts import AlertLines
 from pipelines.report.data.channels import ChannelSpan
 from pipelines.report.data.choice import Choice
-from pipelines.report.data.columns import Floats
 from pipelines.report.data.curves import Curve
 from pipelines.report.data.episodes import Band
 from pipelines.report.data.heat import STEPS, Heat
@@ -147,7 +147,7 @@ def _table(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, list[Any]]:
     }
 
 
-def _heights(sparks: Floats) -> npt.NDArray[np.uint8]:
+def _heights(sparks: FloatArray) -> npt.NDArray[np.uint8]:
     """Return heights 0..254 of curves, each on its own scale from zero, 255 where it breaks."""
     known = np.isfinite(sparks)
     top = np.max(sparks, axis=1, initial=0.0, where=known)

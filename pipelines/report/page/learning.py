@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kerneltrack.arrays import FloatArray, IntArray
 from pipelines.report.data.choice import Choice, codes_of
-from pipelines.report.data.columns import Floats, Ints, mean_of
+from pipelines.report.data.columns import mean_of
 from pipelines.report.data.learning import LearningResults
 from pipelines.report.data.predictions import CUT_CLASS, FIRST_CLASS, NO_CLASS
 from pipelines.report.page.mixture import course_view, reliability_view
@@ -52,7 +53,9 @@ class Confusion:
     lines: list[tuple[str, list[int]]]
 
 
-def confusion_of(label: Ints, predicted: Ints, count: Ints, classes: Sequence[str]) -> Confusion:
+def confusion_of(
+    label: IntArray, predicted: IntArray, count: IntArray, classes: Sequence[str]
+) -> Confusion:
     """Arrange a tally.
 
     Args:
@@ -234,7 +237,7 @@ def _confusion(learning: LearningResults, model: int | None) -> Confusion | None
     return confusion_of(label, predicted, count, learning.classes) if len(count) else None
 
 
-def _balanced(learning: LearningResults, by_model: bool = False) -> Floats:
+def _balanced(learning: LearningResults, by_model: bool = False) -> FloatArray:
     """Return the mean of the classes' accuracies, of all models together or of each."""
     model, label, rows, right = learning.scores.tally.labels()
     if by_model:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.report.data.columns import Floats
+from kerneltrack.arrays import FloatArray
 from pipelines.report.data.labels import MOST_CLASSES_OF_TEXT
 from pipelines.report.data.totals import Totals
 from pipelines.report.text import counted, figure
@@ -120,7 +120,7 @@ def labels_shown(totals: Totals) -> dict[str, Any]:
     }
 
 
-def histogram(means: Floats) -> dict[str, Any] | None:
+def histogram(means: FloatArray) -> dict[str, Any] | None:
     """Return the bars of a histogram of the models' means; None of fewer than 30 models."""
     means = means[np.isfinite(means)]
     if len(means) < _HISTOGRAM_FROM:
