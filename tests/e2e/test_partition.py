@@ -29,7 +29,8 @@ from tests.e2e.jobs import (
     write,
 )
 from transforms.beam_worker.runners import IN_PROCESS_RUNNER
-from transforms.partition import large
+from transforms.learn import plan
+from transforms.partition import blocks, large
 
 RUNNER = (f"--runner={IN_PROCESS_RUNNER}",)
 ALL = ("--learner", "ridge", "--window", "5", "--drift", "--reference", "first")
@@ -141,6 +142,8 @@ def test_models_larger_than_memory(
     merged: list[str] = []
     monkeypatch.setattr(partitioned, "MOST_IN_MEMORY", most)
     monkeypatch.setattr(large, "LEAST_BLOCK", 16)
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 30)
+    monkeypatch.setattr(plan, "SLICE_ROWS", 30)
     merge = large._merged
 
     def counted(*given: Any) -> Any:

@@ -34,6 +34,8 @@ from tests.stream.running import (
     track_stream,
 )
 from transforms.chunks import Chunk
+from transforms.partition import blocks
+from transforms.partition.steps import Steps
 from transforms.track import log
 from transforms.track.clock import jump_rule
 from transforms.track.keyed_fn import with_timers
@@ -321,15 +323,19 @@ def test_silences_and_wild_rows_give_what_the_sorted_rows_give(
     assert outcome.snapshots == alone.finish().snapshots
 
 
-def test_sorted_rows_that_come_some_at_a_time_are_sifted_too() -> None:
+def test_sorted_rows_that_come_some_at_a_time_are_sifted_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     times = np.sort(np.concatenate([np.arange(30), 10**7 + np.arange(50), [9 * 10**8]])) * SECOND
     rows = make_rows(81, times=times)
     order = Order(max_jump=3600.0)
-    for sizes in ([1], [7], [81]):
-        fn = TrackSubspace(SPEC, order).step()
+    steps = Steps(TrackSubspace(SPEC, order).step(), order)
+    for sizes, least in (([1], 1), ([7], 1), ([7], 10), ([81], 100)):
+        monkeypatch.setattr(blocks, "BLOCK_ROWS", least)
         outcome = Outcome()
-        for item in fn.finish_sorted("m", iter(rows.cut(sizes))):
-            outcome.keep(getattr(item, "tag", "features"), getattr(item, "value", item))
+        for block in blocks.run_large(steps, "m", rows.cut(sizes), {}):
+            for item in blocks.items_of(block):
+                outcome.keep(getattr(item, "tag", "features"), getattr(item, "value", item))
         assert_same(outcome.table("m"), core_alone(rows.take(np.arange(80))))
         assert [failure[2] for failure in outcome.failures] == [80]
 

@@ -7,7 +7,7 @@ rows than a block has goes part by part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,16 +22,22 @@ from kerneltrack.fleet.forward_fill import LastValues, hold_each
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.states import States, states_of
-from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from transforms.chunks import Chunk
 from transforms.failures import Failures, unreadable
 from transforms.learn.learners import Last, LearnedModels, Learners, bytes_of
-from transforms.metrics import count_unreferenced
 from transforms.outputs import FAILURES, FEATURES, SNAPSHOTS
 from transforms.partition.steps import Started, Steps
-from transforms.track.admission import Refused, admit_all
-from transforms.track.emit import Output, emit_events, emit_refused, failures, features_of
+from transforms.track.admission import Admitted, Refused, admit_all, admit_some
+from transforms.track.clock import Clock
+from transforms.track.emit import (
+    Output,
+    emit_events,
+    emit_refused,
+    failures,
+    features_of,
+    tell_unreferenced,
+)
 from transforms.track.order import MERGE
 from transforms.track.slices import run_slices
 from transforms.track.sorted_rows import SortedRows
@@ -157,11 +163,36 @@ def run_block(
     Yields:
         What came of it; of one model with more rows than a block has, what came of each part.
     """
-    made, plan = steps.start(block.names, labels), steps.track.plan
+    made = steps.start(block.names, labels)
+    refusals, clocks = steps.track.refusals, [clock for clock, _ in made.known]
+    yield from _run_parts(steps, made, block.names, [admit_all(refusals, block, clocks, merged)])
+
+
+def run_large(
+    steps: Steps, key: str, rows: Iterable[Chunk], labels: Mapping[str, Chunk]
+) -> Iterator[Block]:
+    """Run a model of whose rows, sorted by time, only some are in memory; see `run_block`."""
+    made = steps.start([key], labels)
+    clock, model = made.known[0] if made.known else (Clock(), None)
+    begun = model is not None or bool(made.broken)
+    size = _part_rows(steps)
+    parts = admit_some(steps.track.refusals, key, rows, clock, begun, size)
+    yield from _run_parts(steps, made, [key], parts)
+
+
+def _part_rows(steps: Steps) -> int:
+    """Return how many rows of a model run at a time."""
+    plan = steps.track.plan
     # Rows that wait for labels are copied for each part that learners take.
-    size = BLOCK_ROWS if plan is None else max(BLOCK_ROWS, plan.rows_at_once)
+    return BLOCK_ROWS if plan is None else max(BLOCK_ROWS, plan.rows_at_once)
+
+
+def _run_parts(
+    steps: Steps, made: Started, names: Sequence[str], parts: Iterable[Admitted]
+) -> Iterator[Block]:
+    """Run the rows of models that count, part by part; return what came of each."""
     early: dict[str, list[bytes]] = {}
-    for part in _track(steps.track, block, merged, made, size):
+    for part in _track(steps.track, names, parts, made, _part_rows(steps)):
         came = part if made.learners is None else _learn(steps.track, made.learners, part)
         for name, data in came.snapshots.items():
             early.setdefault(name, []).extend(data)
@@ -186,39 +217,56 @@ def _learn(fn: TrackFn, learners: Learners, tracked: Block) -> Block:
 
 
 def _track(
-    fn: TrackFn, block: SortedRows, merged: bool, made: Started, size: int
+    fn: TrackFn, names: Sequence[str], parts: Iterable[Admitted], made: Started, size: int
 ) -> Iterator[Block]:
-    """Run a block of models through their trackers, so many rows at a time at most."""
-    names = block.names
-    admitted = admit_all(fn.refusals, block, [clock for clock, _ in made.known], merged)
-    refused = list(admitted.refused)
-    ready = _new_models(fn, admitted.block, made, refused)
-    emitted: list[TaggedOutput[str, Any]] = [
-        failures(names[model], rows, reasons, counted_as)
-        for model, rows, reasons, counted_as in refused
-    ]
-    nothing = [None] * len(names)
-    if ready is None:
-        yield Block(names, None, nothing, [0] * len(names), None, *_by_name(emitted))
-        return
-    models, done = ready.models, 0
-    for ran in run_slices(models, ready.rows, ready.edges, [np.inf] * len(models), size):
-        done += len(ran.rows)
-        features, ends = features_of(ran)
-        emitted += [*emit_refused(fn.refusals, ran), *emit_events(ran)]
-        many = np.zeros(len(names), np.int64)
-        many[ready.which] = np.diff(ends)
-        rows = None if features is None else features.batch
-        part = Block(names, None, nothing, many.tolist(), rows, *_by_name(emitted))
-        emitted = []
-        if done < len(ready.rows):
-            yield part._replace(last=False)
+    """Run models through their trackers, so many rows at a time at most."""
+    ready: _ReadyModels | None = None
+    for admitted in parts:
+        refused, last = list(admitted.refused), admitted.last
+        if ready is None:
+            ready = _new_models(fn, admitted.block, made, refused)
+        else:
+            ready = ready._replace(rows=admitted.block.rows, edges=admitted.block.edges)
+        emitted: list[TaggedOutput[str, Any]] = [
+            failures(names[model], rows, reasons, counted_as)
+            for model, rows, reasons, counted_as in refused
+        ]
+        if ready is None:
+            places, lengths = [None] * len(names), [0] * len(names)
+            yield Block(names, None, places, lengths, None, *_by_name(emitted), last=last)
             continue
-        _tell_unreferenced(models)
-        places: list[int | None] = [*nothing]
+        yield from _run_ready(fn, names, ready, emitted, last, size)
+
+
+def _run_ready(
+    fn: TrackFn,
+    names: Sequence[str],
+    ready: _ReadyModels,
+    emitted: list[TaggedOutput[str, Any]],
+    last: bool,
+    size: int,
+) -> Iterator[Block]:
+    """Run models that have begun; what was `emitted` before goes with the first of what comes."""
+    models, done = ready.models, 0
+    until = [np.inf if last else -np.inf] * len(models)
+    none: list[int | None] = [None] * len(names)
+    for ran in run_slices(models, ready.rows, ready.edges, until, size):
+        done += len(ran.rows)
+        features, edges = features_of(ran)
+        emitted += [*emit_refused(fn.refusals, ran), *emit_events(ran)]
+        lengths = np.zeros(len(names), np.int64)
+        lengths[ready.which] = np.diff(edges)
+        batch = None if features is None else features.batch
+        part = Block(names, None, none, lengths.tolist(), batch, *_by_name(emitted), last=False)
+        emitted = []
+        if not last or done < len(ready.rows):
+            yield part
+    if last:
+        tell_unreferenced(models)
+        places = [*none]
         for place, model in enumerate(ready.which.tolist()):
             places[model] = place
-        yield part._replace(states=states_of(models), places=places)
+        yield part._replace(states=states_of(models), places=places, last=True)
 
 
 def _by_name(
@@ -345,16 +393,6 @@ def _first_rows(
     ends = np.concatenate([[0], np.cumsum(lengths)])
     chosen = places[np.arange(ends[-1]) + np.repeat(low - ends[:-1], lengths)]
     return rows[chosen], ends
-
-
-def _tell_unreferenced(models: Models) -> None:
-    """Count models whose rows were held against nothing, since their reference is not made."""
-    spec = models.work.reference
-    if spec is None or models.reference is None:
-        return
-    ready = references.ready_of(spec, models.width, models.reference) & models.referred
-    for place in np.flatnonzero(~ready).tolist():
-        count_unreferenced(models.keys[place])
 
 
 def items_of(block: Block) -> Iterator[Output]:

@@ -9,7 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
 
-from kerneltrack.errors import ConfigError
+from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.settings import check_int
 from kerneltrack.snapshots.index import MOST_SLOTS
 from kerneltrack.snapshots.packed import slot_of
@@ -25,7 +25,7 @@ from transforms.outputs import (
 )
 from transforms.partition.blocks import items_of, run_blocks
 from transforms.partition.shuffle import MODEL, sort_rows
-from transforms.partition.steps import IN_ARRIVAL, Steps
+from transforms.partition.steps import IN_ARRIVAL, Steps, named_alone
 from transforms.step import run_step
 from transforms.track.emit import Output
 from transforms.track.sorted_rows import SortedRows
@@ -157,4 +157,7 @@ def run_partition(
         for block in run_blocks(steps, rows, labels):
             yield from items_of(block)
     for key in sorted(labels.keys() - known):
-        yield from steps.run_without_rows(key, labels[key])
+        try:
+            yield from steps.run_without_rows(key, labels[key])
+        except DataError as error:
+            yield named_alone(key, error)

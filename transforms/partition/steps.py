@@ -69,18 +69,14 @@ class Steps:
         return IN_ORDER if self.order.waits_for_end else IN_ARRIVAL
 
     def run_stream(self, key: str, rows: Iterator[Chunk], labels: Chunk | None) -> Iterator[Output]:
-        """Run all rows of a model that has more than there is memory for, as a stream's are run.
+        """Run rows in order of arrival, more than there is memory for, as a stream's are run.
 
         Args:
             key: The model's ID.
-            rows: Its rows, sorted by `keys`, some at a time.
+            rows: All of its rows, sorted by `keys`, some at a time.
             labels: Its delayed labels, by `index` or `time`; None without.
         """
-        if self.order.waits_for_end:
-            tracked = self.track.finish_sorted(key, rows)
-        else:
-            tracked = self.track.finish_arrived(key, _as_they_came(rows))
-        items = self._ended(key, tracked, labels)
+        items = self._ended(key, self.track.finish_arrived(key, _as_they_came(rows)), labels)
         try:
             yield from itertools.islice(items, 1)
         except DataError as error:
@@ -93,13 +89,10 @@ class Steps:
     def run_without_rows(self, key: str, labels: Chunk | None) -> Iterator[Output]:
         """Return what comes of a model of which there are only delayed labels, if these.
 
-        Should its snapshots not be readable that is its one failure, counted.
+        Raises:
+            DataError: if a snapshot of the model cannot be read; see `named_alone`.
         """
-        try:
-            yield from self._ended(key, (), labels)
-        except DataError as error:
-            count(UNREADABLE, 1)
-            yield TaggedOutput(FAILURES, Failures.of_model(key, unreadable(error)))
+        return self._ended(key, (), labels)
 
     def _ended(self, key: str, tracked: Iterable[Output], labels: Chunk | None) -> Iterator[Output]:
         """Return what comes of a model, and of its learner."""
@@ -154,6 +147,12 @@ def _as_they_came(parts: Iterator[Chunk]) -> Iterator[Chunk]:
                     yield chunk.in_order()
     if left is not None:
         yield left.in_order()
+
+
+def named_alone(key: str, error: DataError) -> Output:
+    """Return the failure of a model without rows whose snapshot cannot be read, counted."""
+    count(UNREADABLE, 1)
+    return TaggedOutput(FAILURES, Failures.of_model(key, unreadable(error)))
 
 
 def _as_failures(items: Iterator[Output]) -> Iterator[Output]:

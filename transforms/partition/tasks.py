@@ -20,6 +20,7 @@ import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack import codec
+from kerneltrack.errors import DataError
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState, packed_state
@@ -28,11 +29,11 @@ from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.metrics import UNREFERENCED, Counts, counting
 from transforms.outputs import FAILURES, PERIODS, SNAPSHOTS
-from transforms.partition.blocks import Block, run_blocks
+from transforms.partition.blocks import Block, run_blocks, run_large
 from transforms.partition.large import OneLarge, parts_of, size_of
 from transforms.partition.outputs import TaskFiles, TaskStates, Written
 from transforms.partition.shuffle import Spread, read_slots, sort_rows, spread_piece
-from transforms.partition.steps import IN_ARRIVAL, Steps
+from transforms.partition.steps import IN_ARRIVAL, Steps, named_alone
 from transforms.periods import PeriodRows
 from transforms.read.columns import Columns
 from transforms.read.formats import Piece
@@ -260,8 +261,13 @@ class _Results:
 
     def add_large(self, key: str, rows: Iterator[Chunk]) -> None:
         """Run a model that has more rows than there is memory for, and write what comes of it."""
+        steps = self._shared.steps
+        if steps.order.waits_for_end:
+            for block in run_large(steps, key, rows, self.labels):
+                self.add_block(block)
+            return
         self._until(key)
-        states = self._written(key, self._shared.steps.run_stream(key, rows, self.labels.get(key)))
+        states = self._written(key, steps.run_stream(key, rows, self.labels.get(key)))
         if states:
             self._add_states(key, states)
 
@@ -274,8 +280,11 @@ class _Results:
         while self._next is not None and (name is None or self._next <= name):
             key, self._next = self._next, next(self._others, None)
             if key != name:
-                came = self._shared.steps.run_without_rows(key, self.labels.get(key))
-                self._add_states(key, self._written(key, came))
+                try:
+                    came = self._shared.steps.run_without_rows(key, self.labels.get(key))
+                    self._add_states(key, self._written(key, came))
+                except DataError as error:
+                    self._written(key, iter([named_alone(key, error)]))
 
     def _is_last(self, names: Sequence[str]) -> bool:
         """Check whether no model without rows comes before the last of these."""

@@ -5,7 +5,8 @@ All rows of a file are there at once; of a stream those that wait when it ends. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +24,13 @@ from transforms.track.clock import (
     comes_again,
     jump_rule,
     why_learned,
+    without_duplicates,
 )
 from transforms.track.late_data import LATE
+from transforms.track.merge import merge_across
 from transforms.track.order import DROP, MERGE, Order
 from transforms.track.refusals import Refusals
+from transforms.track.sifted_rows import SiftedRows
 from transforms.track.sorted_rows import SortedRows
 
 FAILED = "rows_failed"
@@ -56,10 +60,12 @@ class Admitted(NamedTuple):
         block: These rows, in the order in which they run; its models are those of the block, if
             only without any.
         refused: The others.
+        last: Whether no more rows of these models come.
     """
 
     block: SortedRows
     refused: list[Refused]
+    last: bool = True
 
 
 def admit_all(
@@ -81,6 +87,61 @@ def admit_all(
     if not refusals.order.waits_for_end:
         block, clocks = _arrived(refusals, block, clocks, refused)
     return _at_end(refusals, block, clocks, merged, refused)
+
+
+def admit_some(
+    refusals: Refusals, key: str, chunks: Iterable[Chunk], clock: Clock, begun: bool, size: int
+) -> Iterator[Admitted]:
+    """Return what `admit_all` does of one model, of whose rows only some are in memory at a time.
+
+    Args:
+        refusals: Says which rows the model can take; all wait for the end of the input.
+        key: The model's ID.
+        chunks: Its rows, one at least, sorted by time.
+        clock: What it has shown before.
+        begun: Whether it need not wait for rows to begin with.
+        size: Rows that are returned at a time, at least.
+    """
+    sifted = SiftedRows(refusals.order, clock.standing, refusals.usable)
+    gathered: list[Chunk] = []
+    refused: list[Refused] = []
+    for chunk in itertools.chain(_wanted(refusals.order, chunks), [None]):
+        ready = chunk
+        if chunk is not None:
+            block = SortedRows([key], np.array([0, len(chunk)]), chunk)
+            ready = _unlearned(refusals, block, [clock], refused).rows
+            none = chunk.slice(0, 0)
+        ready, gone = sifted.take(ready, last=chunk is None)
+        if gone is not None:
+            refused.append(Refused(0, gone, refusals.unconfirmed(gone)))
+        if ready is not None and len(ready):
+            gathered.append(ready)
+        if chunk is not None and sum(map(len, gathered)) < size:
+            continue
+        rows = Chunk.concat(gathered or [none])
+        begun = begun or len(refusals.first_of(rows)) >= refusals.work.rows_to_start
+        if chunk is None or begun:
+            yield Admitted(
+                SortedRows([key], np.array([0, len(rows)]), rows), refused, last=chunk is None
+            )
+            gathered, refused = [], []
+        else:
+            gathered = [rows]
+
+
+def _wanted(order: Order, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Return rows without duplicates, if the order drops them: one before may end a chunk."""
+    if order.duplicates == MERGE:
+        yield from merge_across(chunks)
+        return
+    before: list[Chunk] = []
+    for chunk in chunks:
+        if not len(chunk):
+            continue
+        both = Chunk.concat([*before, chunk])
+        rows, _ = without_duplicates(order, both, np.zeros(len(both), np.int64))
+        yield rows.slice(len(before), len(rows))
+        before = [chunk.slice(len(chunk) - 1, len(chunk))]
 
 
 def admit_waiting(refusals: Refusals, key: str, rows: Chunk, clock: Clock) -> Admitted:

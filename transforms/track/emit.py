@@ -15,10 +15,11 @@ from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.results import Results
 from kerneltrack.learners.common.inputs import own_inputs
+from kerneltrack.monitor.reference import block as references
 from kerneltrack.trackers.common.scaling import Scaling
 from transforms.chunks import Chunk
 from transforms.failures import Failures
-from transforms.metrics import count, count_lags, count_losses
+from transforms.metrics import count, count_lags, count_losses, count_unreferenced
 from transforms.outputs import DEVICES, FAILURES, FEATURES, MISMATCH, SNAPSHOTS
 from transforms.track.admission import FAILED
 from transforms.track.devices import device_chunk
@@ -112,6 +113,16 @@ def features_of(ran: Ran) -> tuple[Chunk | None, IntArray]:
         own = own_inputs(work.spec, scale, found.rows[good], scaled)
     has_reference, scores = work.reference is not None, found.scores_at(good)
     return feature_chunk(ran.rows, features, good, has_reference, scores, own), edges
+
+
+def tell_unreferenced(models: Models) -> None:
+    """Count models whose rows were held against nothing, since their reference is not made."""
+    spec = models.work.reference
+    if spec is None or models.reference is None:
+        return
+    ready = references.ready_of(spec, models.width, models.reference) & models.referred
+    for place in np.flatnonzero(~ready).tolist():
+        count_unreferenced(models.keys[place])
 
 
 def named_rows(output: Output) -> tuple[str, pa.RecordBatch]:

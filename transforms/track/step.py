@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,8 +19,7 @@ from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.restore import decode, go_on_each, take_over
-from kerneltrack.fleet.states import encode
-from kerneltrack.monitor import reference
+from kerneltrack.fleet.states import encode, states_of
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, no_rows
 from transforms.failures import unreadable
@@ -32,26 +30,23 @@ from transforms.keyed.timers import in_time, set_within, wall_clock
 from transforms.learn.inputs import narrow
 from transforms.learn.learners import Learners, outputs_of
 from transforms.learn.plan import Plan
-from transforms.metrics import count, count_unreferenced
+from transforms.metrics import count
 from transforms.outputs import (
     SNAPSHOTS,
 )
 from transforms.track.admission import Admitted, admit_all, admit_waiting
-from transforms.track.arrival import Visit, unconfirmed, unlearned
+from transforms.track.arrival import Visit
 from transforms.track.clock import (
     Clock,
     in_turn,
-    without_duplicates,
 )
 from transforms.track.devices import tell, tell_new
-from transforms.track.emit import emit, failures
+from transforms.track.emit import emit, failures, tell_unreferenced
 from transforms.track.keyed_fn import BundleRows, Came, KeyedFn, Timers
 from transforms.track.log import Cells, MemoryCell, ModelLog
-from transforms.track.merge import merge_across
-from transforms.track.order import MERGE, Order
+from transforms.track.order import Order
 from transforms.track.packed import pack, unpack
 from transforms.track.refusals import Refusals
-from transforms.track.sifted_rows import SiftedRows
 from transforms.track.silences import silence_begins, silence_ends
 from transforms.track.slices import run_slices
 from transforms.track.sorted_rows import SortedRows
@@ -338,81 +333,30 @@ class TrackFn(KeyedFn):
     def _finish(
         self, key: str, now: Clock, model: Model | None, admitted: Admitted | None
     ) -> Iterator[Any]:
-        """Run the last rows that a model has, and write down what it has come to."""
+        """Run the last rows that a model has, and write down what it has come to.
+
+        A new model's first row has the index `before` of the clock.
+        """
+        ready: Chunk | None = None
         if admitted is not None:
+            ready = admitted.block.rows
             for refused in admitted.refused:
                 yield failures(key, refused.rows, refused.reasons, refused.counted_as)
-        ready = None if admitted is None else admitted.block.rows
-        after = yield from self._run(key, ready, model, math.inf, now.before)
-        yield from self._end(key, after)
-
-    def finish_sorted(self, key: str, chunks: Iterable[Chunk]) -> Iterator[Any]:
-        """Run all of a model's rows, in order, of which only some are in memory at a time.
-
-        What `finish` gives where the order waits for the end. Until there are rows enough to begin
-        with, those that came are kept.
-        """
-        now, model = self.resumed(key)
-        yield from self._tell_known(key, model)
-        first: list[Chunk] = []
-        pending: Chunk | None = None
-        sifted = SiftedRows(self._order, now.standing, self.refusals.usable)
-        for chunk in itertools.chain(self._wanted(chunks), [None]):
-            ready = (
-                None if chunk is None else (yield from unlearned(self.refusals, key, now, chunk))
-            )
-            ready, refused = sifted.take(ready, last=chunk is None)
-            if refused is not None:
-                yield unconfirmed(self.refusals, key, refused)
-            if ready is None or not len(ready):
-                continue
-            if model is None:
-                first.append(ready)
-                ready = Chunk.concat(first)
-                usable = self.refusals.first_of(ready)
-                if len(usable) < self._work.rows_to_start:
-                    continue
-                first = []
-                model = begin(self._work, key, usable, now.before)
-                yield from tell_new(self._work, key, model, ready)
-            if pending is not None:
-                model = yield from self._run_slices(key, pending, model, -math.inf)
-            pending = ready
         if model is None:
-            # Few rows: as they are always run.
-            few = Chunk.concat(first) if first else None
-            after = yield from self._run(key, few, None, math.inf, now.before)
-        else:
-            after = yield from self._run_slices(key, pending, model, math.inf)
-        yield from self._end(key, after)
-
-    def _wanted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-        """Return rows without duplicates, if the order drops them: one before may end a chunk."""
-        if self._order.duplicates == MERGE:
-            yield from merge_across(chunks)
-            return
-        before: list[Chunk] = []
-        for chunk in chunks:
-            if not len(chunk):
-                continue
-            both = Chunk.concat([*before, chunk])
-            rows, _ = without_duplicates(self._order, both, np.zeros(len(both), np.int64))
-            yield rows.slice(len(before), len(rows))
-            before = [chunk.slice(len(chunk) - 1, len(chunk))]
-
-    def _end(self, key: str, after: Model | None) -> Iterator[Any]:
-        """Write down what a model has come to when the input has ended."""
-        if after is not None:
-            self._tell_unreferenced(key, after)
-            data = encode(self._work, key, after, final=True)
-            yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
-
-    def _tell_unreferenced(self, key: str, model: Model) -> None:
-        """Count a model whose rows were held against nothing, since its reference is not made."""
-        if self._work.reference is None:
-            return
-        if model.reference is None or not reference.ready(model.reference):
-            count_unreferenced(key)
+            if ready is None or not len(ready):
+                return
+            first = self.refusals.first_of(ready)
+            if not len(first):
+                yield failures(key, ready, self.refusals.unusable(ready.column("x")))
+                return
+            model = begin(self._work, key, first, now.before)
+            yield from tell_new(self._work, key, model, ready)
+        rows = no_rows(len(model.state.shift)) if ready is None else ready
+        models, edges = Models.of(self._work, [key], [model]), np.array([0, len(rows)])
+        for ran in run_slices(models, rows, edges, [math.inf]):
+            yield from emit(self.refusals, ran)
+        tell_unreferenced(models)
+        yield pvalue.TaggedOutput(SNAPSHOTS, (key, states_of(models).encoded(0)))
 
     def resumed(self, key: str) -> tuple[Clock, Model | None]:
         """Return the clock and the model that a model begins with."""
@@ -441,37 +385,6 @@ class TrackFn(KeyedFn):
             # All rows of one time come to the one job or to the other.
             learned = max(learned, model.time + 1)
         return Clock(newest=model.time, started=True, due=due, learned=learned), model
-
-    def _run(
-        self, key: str, ready: Chunk | None, model: Model | None, until: float, before: int
-    ) -> Generator[Any, None, Model | None]:
-        """Run ordered rows through a model; what comes out leaves slice by slice.
-
-        A new model's first row has the index `before`.
-
-        Returns:
-            The model after the rows; None if no row was fit to begin with.
-        """
-        if model is None:
-            if ready is None or not len(ready):
-                return None
-            first = self.refusals.first_of(ready)
-            if not len(first):
-                yield failures(key, ready, self.refusals.unusable(ready.column("x")))
-                return None
-            model = begin(self._work, key, first, before)
-            yield from tell_new(self._work, key, model, ready)
-        return (yield from self._run_slices(key, ready, model, until))
-
-    def _run_slices(
-        self, key: str, ready: Chunk | None, model: Model, until: float
-    ) -> Generator[Any, None, Model]:
-        """Run ordered rows, None if only windows may close."""
-        rows = no_rows(len(model.state.shift)) if ready is None else ready
-        models, edges = Models.of(self._work, [key], [model]), np.array([0, len(rows)])
-        for ran in run_slices(models, rows, edges, [until]):
-            yield from emit(self.refusals, ran)
-        return models.model(0)
 
     def _tell_known(self, key: str, model: Model | None, gone: bool = False) -> Iterator[Any]:
         """Say what is known of a device that comes back, after its last row; or that it is gone."""
