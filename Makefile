@@ -72,7 +72,8 @@ demo: env ## find the broken ones among 240 pumps; leaves a report in build/demo
 		--output build/demo --overwrite
 	@echo 'The report, to open in a browser: $(CURDIR)/build/demo/report.html'
 
-picture: demo ## make the README's picture of the demo's report, light and dark (chromium)
+picture: demo ## make the README's picture of the demo's report, light and dark (chromium), and detection.md's
+	$(PY) docs/site/episode.py
 	$(foreach each,1:report.png 0:report_dark.png, \
 		chromium --headless --no-sandbox --hide-scrollbars --window-size=1120,740 \
 		--blink-settings=preferredColorScheme=$(firstword $(subst :, ,$(each))) \

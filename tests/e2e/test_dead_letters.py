@@ -154,7 +154,7 @@ def test_dead_letters_are_sent_once_more(
 
 
 def test_letters_are_mended_as_the_page_says(cluster: LocalCluster) -> None:
-    """The code of docs/stream.md, with the names of this cluster."""
+    """The code of docs/messages.md, with the names of this cluster."""
     live = Live(cluster, "mended", "json")
     letters = f"{live.topic}-dead-letters"
     make_topics(live.client, live.topic, letters, partitions=2)
@@ -165,7 +165,7 @@ def test_letters_are_mended_as_the_page_says(cluster: LocalCluster) -> None:
     ]
     reasons = ("heat = '20.5': not a number", "late", "heat = '22': not a number")
     send(live, letters, [letter_of(*each) for each in zip(messages, reasons, strict=True)])
-    (code,) = blocks("docs/stream.md")
+    (code,) = blocks("docs/messages.md")
     changes = {
         "127.0.0.1:9092": live.client["bootstrap.servers"],
         "features-dead-letters": letters,
@@ -174,7 +174,7 @@ def test_letters_are_mended_as_the_page_says(cluster: LocalCluster) -> None:
     for old, new in changes.items():
         assert code.count(old) == 1
         code = code.replace(old, new)
-    exec(compile(code, "docs/stream.md", "exec"), {})
+    exec(compile(code, "docs/messages.md", "exec"), {})
     reader = OutputReader(live.client, live.topic, "json")
     found: list[Any] = []
 

@@ -34,7 +34,7 @@ RUN = (
     "docs/tutorials/report.md",
 )
 # Needs a Kafka: tests/e2e/test_dead_letters.py runs it.
-LIVE = ("docs/stream.md",)
+LIVE = ("docs/messages.md",)
 # Pages whose commands are run with their code, in a folder of their own.
 COMMANDS = (
     "docs/coming_from.md",

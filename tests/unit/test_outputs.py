@@ -100,11 +100,13 @@ def test_a_folder_with_any_output_is_not_empty(tmp_path: Path) -> None:
 
 
 def test_the_pages_name_every_output() -> None:
-    tracking = (ROOT / "docs" / "tracking.md").read_text(encoding="utf-8")
-    detection = (ROOT / "docs" / "detection.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"`(\w+)/", tracking + detection))
+    pages = "".join(
+        (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        for name in ("tracking", "detection", "fleet")
+    )
+    shown = set(re.findall(r"`(\w+)/", pages))
     assert set(FOLDERS) - shown == set()
-    stream = (ROOT / "docs" / "stream.md").read_text(encoding="utf-8")
+    stream = (ROOT / "docs" / "messages.md").read_text(encoding="utf-8")
     assert set(TOPICS) - set(re.findall(r"`OUTPUT-([\w-]+)`", stream)) == set()
     assert topic_flag("devices") in stream
 

@@ -149,7 +149,7 @@ A memory in time is one in rows by the pace of the rows so far; without times it
 
 A memory of some thousand rows, beside the slow mean's fifty, does not carry a rate of one in a
 million on rows without structure: what it says of itself comes and goes too slowly
-(`docs/detection.md` has figures).
+(`docs/accuracy.md` has figures).
 
 Cost per row: O(E²) for d², O(BD + Br) for ℓ; O(128E + E³/128) where it learns. State: see
 `ReferenceState`. All sums have one order: the same bits however rows are cut into calls.
