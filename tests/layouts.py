@@ -59,6 +59,9 @@ STRUCTURES = {
     "fogd_state": "learners.kernel.fogd:FOGDState",
     "nolana_settings": "learners.kernel.nolana:NOLANASettings",
     "nolana_state": "learners.kernel.nolana:NOLANAState",
+    "reference_settings": "monitor.reference.run:ReferenceSettings",
+    "reference_state": "monitor.reference.state:Tables",
+    "reference_episodes": "monitor.reference.episodes:EpisodeRoom",
     "auto_settings": "learners.auto.learner:AutoSettings",
     "auto_state": "learners.auto.learner:AutoState",
 }

@@ -469,6 +469,95 @@ typedef struct {
 } nolana_state;
 KT_WORDS(nolana_state, 26);
 
+/* ReferenceSettings: A spec as numbers. */
+typedef struct {
+  int64_t lags;
+  double ridge;
+  double drift;
+  double false_alarms;
+  int64_t per_rows;
+  int64_t per_time;
+  int64_t memory;
+  int64_t rows;
+  int64_t fit_rows;
+  int64_t until;
+  int64_t gated;
+  int64_t moves;
+  int64_t memory_time;
+  int64_t season;
+  int64_t accept_after;
+  int64_t gap;
+  int64_t mode;
+  int64_t learn;
+} reference_settings;
+KT_WORDS(reference_settings, 18);
+
+/* Tables: The part of a reference's state that its own row loops work on (native/reference.c). */
+typedef struct {
+  vec shift;
+  vec scale;
+  mat rows;
+  mat memory;
+  flags good;
+  flags fresh;
+  vec mean;
+  mat scatter;
+  mat whitener;
+  vec unseen;
+  mat scores;
+  mat calibration;
+  mat measured;
+  vec peaks;
+  vec blame;
+  mat sides;
+  vec stuck;
+  vec previous;
+  vec recent;
+  ints runs;
+  ints longest;
+  ints repeated;
+  vec reals;
+  ints counts;
+  ints times;
+  mat tally;
+  mat heights;
+  mat evidences;
+  mat hours;
+  vec watched;
+  mat waiting;
+  int_table lows;
+  ints causes;
+  vec codes;
+  int_table modes;
+  vec units;
+  flags turned;
+  mat former;
+  ints compared;
+} reference_state;
+KT_WORDS(reference_state, 94);
+
+/* EpisodeRoom: Arrays that a call fills, one entry an episode that was opened, changed or closed.
+*/
+typedef struct {
+  ints number;
+  ints start;
+  ints opened;
+  ints row;
+  flags closed;
+  vec peak;
+  vec surprise;
+  vec early;
+  ints last;
+  ints surprises;
+  ints stuck_rows;
+  int_table times;
+  mat blame;
+  mat sides;
+  mat stuck;
+  int_table change;
+} reference_episodes;
+KT_WORDS(reference_episodes, 37);
+
 /* AutoSettings: A spec as numbers, and how many inputs are channels. */
 typedef struct {
   double ridge;

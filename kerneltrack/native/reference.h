@@ -4,6 +4,7 @@
 #define KT_REFERENCE_H
 
 #include "arena.h"
+#include "layouts.h"
 #include "shapes.h"
 
 /* What is measured of a row, and kept for calibrations: d² of all of e; of the row and those just
@@ -88,39 +89,6 @@ enum {
 and of the last one that the reference was made from. */
 enum { ZERO_TIME, OPENED_TIME, LAST_TIME, NEWEST_TIME, FIRST_TIME, STRETCH_TIME };
 
-/* `rows` are those of the stretch, of which the first `fit_rows` are learned before any is scored;
-`until`: whether an event time ends the first stretch instead. `false_alarms` are accepted in
-`per_rows` rows, or in `per_time` ns where those are 0. `accept_after` is 0 where no episode becomes the
-new normal. `moves`: whether it does, with a memory of so many rows, or of `memory_time` ns where these are
-0; `season`: whether it knows the hours of the day. `gap`: time without rows after which lags, means and
-evidence begin anew, ns; 0: they never do. `mode`: the channel that says which mode a row is of, -1: none does. */
-typedef struct {
-  int64_t lags;
-  double ridge;
-  double drift;
-  double false_alarms;
-  int64_t per_rows;
-  int64_t per_time;
-  int64_t memory;
-  int64_t rows;
-  int64_t fit_rows;
-  int64_t until;
-  int64_t gated;
-  int64_t moves;
-  int64_t memory_time;
-  int64_t season;
-  int64_t accept_after;
-  int64_t gap;
-  int64_t mode;
-  int64_t learn;
-} reference_settings;
-
-/* Whole numbers by rows. */
-typedef struct {
-  int64_t *at;
-  int64_t rows, columns;
-} mat_of_ints;
-
 /* Of a reference that moves: numbers of a stream's evidence, S, its highest since it was 0, the level that
 surprise has come to, h, the largest surprise since S was low, and their sum; its highest excursion in the open block. */
 enum {
@@ -154,48 +122,6 @@ and its time. */
 enum { FORMER_OF, TO_KEEP, COMPARED, USUAL, CHANGED, CHANGED_TIME, FORMER_NUMBERS };
 #define LEAST_COMPARED 3
 
-typedef struct {
-  vec shift;
-  vec scale;
-  mat rows;
-  mat memory;
-  flags good;
-  flags fresh;
-  vec mean;
-  mat scatter;
-  mat whitener;
-  vec unseen;
-  mat scores;
-  mat calibration;
-  mat measured;
-  vec peaks;
-  vec blame;
-  mat sides;
-  vec stuck;
-  vec previous;
-  vec recent;
-  ints runs;
-  ints longest;
-  ints repeated;
-  vec reals;
-  ints counts;
-  ints times;
-  mat tally;
-  mat heights;
-  mat evidences;
-  mat hours;
-  vec watched;
-  mat waiting;
-  mat_of_ints lows;
-  ints causes;
-  vec codes;
-  mat_of_ints modes;
-  vec units;
-  flags turned;
-  mat former;
-  ints compared;
-} reference_state;
-
 /* The kernel subspace's stored rows, scaled, and γ of its kernel exp(-‖x - s‖²/γ). */
 typedef struct {
   mat support;
@@ -216,26 +142,6 @@ typedef struct {
 /* What is said of a change with an episode: whether its rows are those of before the last change that lasted;
 whether it is over because it has lasted; since when the device has changed, as of CHANGED, CHANGED_TIME. */
 enum { HAS_RECOVERED, IS_STEADY, SINCE_ROW, SINCE_TIME, CHANGE_NUMBERS };
-
-/* Episodes that were opened, changed or closed: at most one a row. */
-typedef struct {
-  ints number;
-  ints start;
-  ints opened;
-  ints row;
-  flags closed;
-  vec peak;
-  vec surprise;
-  vec early;
-  ints last;
-  ints surprises;
-  ints stuck_rows;
-  mat_of_ints times;
-  mat blame;
-  mat sides;
-  mat stuck;
-  mat_of_ints change;
-} reference_episodes;
 
 /* Place in the open block of the next row. */
 static inline int64_t next_place(const reference_state *state) {

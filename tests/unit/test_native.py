@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.drift.detector import settings_of
 from kerneltrack.monitor.moving import MovingWindow
-from kerneltrack.monitor.reference.episodes import EpisodeRoom
-from kerneltrack.monitor.reference.run import ReferenceSettings
-from kerneltrack.monitor.reference.state import Tables
 from kerneltrack.native import binding
 from kerneltrack.native import layouts as layouts_of
 from kerneltrack.registry import LEARNERS, TRACKERS
@@ -34,53 +31,10 @@ Term = Callable[[float, float, float], float]
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(binding.__file__).parent
-KINDS = {"double": {"float"}, "int64_t": {"int", "bool"}}
-ARRAYS = {
-    "vec": np.float64,
-    "mat": np.float64,
-    "ints": np.int64,
-    "mat_of_ints": np.int64,
-    "flags": np.bool_,
-}
-
 SPECS = {
     name: tracker.spec_type(rank=5 if name == "rows" else 3, warmup=20)
     for name, tracker in TRACKERS.items()
 }
-DECLARED_TWICE: dict[str, Any] = {
-    "reference_settings": ReferenceSettings,
-    "reference_state": Tables,
-    "reference_episodes": EpisodeRoom,
-}
-"""Structures that C declares itself; all others are written from Python's named tuples."""
-
-
-def declared(name: str) -> list[tuple[str, str]]:
-    """The members of a C structure, in their order: names and types."""
-    text = "\n".join(path.read_text("utf-8") for path in sorted(SOURCES.glob("*.[ch]")))
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    found = re.findall(r"typedef struct \{([^{}]*)\} (\w+);", text)
-    (body,) = [body for body, of in found if of == name]
-    members = []
-    for line in filter(None, map(str.strip, body.split(";"))):
-        kind, names = line.split(maxsplit=1)
-        members += [(member.strip(), kind) for member in names.split(",")]
-    return members
-
-
-@pytest.mark.parametrize("name", DECLARED_TWICE)
-def test_c_declares_what_python_packs(name: str) -> None:
-    of = DECLARED_TWICE[name]
-    members = declared(name)
-    assert [member for member, _ in members] == list(of._fields)
-    hints = get_type_hints(of, include_extras=True)
-    for member, kind in members:
-        hint = hints[member]
-        if kind in ARRAYS:
-            (dtype,) = hint.__args__[1].__args__
-            assert dtype is ARRAYS[kind], member
-        else:
-            assert hint.__name__ in KINDS[kind], member
 
 
 def test_the_header_is_that_of_the_named_tuples() -> None:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kerneltrack.arrays import BoolArray, FloatArray, IntArray
+from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor.reference.spec import ACCEPTED, RECOVERED, STEADY, ReferenceSpec
 from kerneltrack.monitor.reference.state import CHANGED, OPENED, SIDES, ReferenceState
 from kerneltrack.native.binding import call
+from kerneltrack.native.layouts import BoolVector, FloatMatrix, FloatVector, IntMatrix, IntVector
 
 SPIKE_ROWS = 5
 """An episode of so many odd rows is a spike; each row is seen for as long as its lags."""
@@ -86,24 +87,27 @@ class Episode(NamedTuple):
 
 
 class EpisodeRoom(NamedTuple):
-    """Arrays that a call fills, one entry an episode that was opened or closed."""
+    """Arrays that a call fills, one entry an episode that was opened, changed or closed.
 
-    number: IntArray
-    start: IntArray
-    opened: IntArray
-    row: IntArray
-    closed: BoolArray
-    peak: FloatArray
-    surprise: FloatArray
-    early: FloatArray
-    last: IntArray
-    surprises: IntArray
-    stuck_rows: IntArray
-    times: IntArray
-    blame: FloatArray
-    sides: FloatArray
-    stuck: FloatArray
-    change: IntArray
+    There is at most one a row.
+    """
+
+    number: IntVector
+    start: IntVector
+    opened: IntVector
+    row: IntVector
+    closed: BoolVector
+    peak: FloatVector
+    surprise: FloatVector
+    early: FloatVector
+    last: IntVector
+    surprises: IntVector
+    stuck_rows: IntVector
+    times: IntMatrix
+    blame: FloatMatrix
+    sides: FloatMatrix
+    stuck: FloatMatrix
+    change: IntMatrix
 
 
 def make_room(count: int, width: int) -> EpisodeRoom:

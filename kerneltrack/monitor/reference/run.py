@@ -50,7 +50,29 @@ MOST_TOLD = 1024
 
 
 class ReferenceSettings(NamedTuple):
-    """A spec as numbers (native/reference.h)."""
+    """A spec as numbers.
+
+    Attributes:
+        lags: Rows that are looked at together.
+        ridge: Part of the spread that is added to it.
+        drift: What the evidence falls by with each row.
+        false_alarms: How many are accepted in `per_rows` rows, or in `per_time` ns where those
+            are 0.
+        per_rows: See there.
+        per_time: See there.
+        memory: Rows of a reference that moves; 0: `memory_time` says so.
+        rows: Those of the stretch.
+        fit_rows: How many of these are learned before any is scored.
+        until: Whether an event time ends the first stretch instead.
+        gated: Whether rows that are not odd are learned on.
+        moves: Whether it moves.
+        memory_time: Its memory in ns.
+        season: Whether it knows the hours of the day.
+        accept_after: Rows after which an episode becomes the new normal; 0: none does.
+        gap: Time without rows after which lags, means and evidence begin anew, ns; 0: never.
+        mode: The channel that says which mode a row is of; -1: none does.
+        learn: Whether rows are learned at all.
+    """
 
     lags: int
     ridge: float

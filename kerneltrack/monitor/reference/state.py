@@ -22,6 +22,7 @@ from kerneltrack.limits import (
     whole,
 )
 from kerneltrack.monitor.reference.spec import BLOCK, MOST_COLUMNS, MOST_MEMORY, ReferenceSpec
+from kerneltrack.native.layouts import BoolVector, FloatMatrix, FloatVector, IntMatrix, IntVector
 from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.calls import copied, first_matrix
 from kerneltrack.trackers.covariance.state import CovarianceState
@@ -178,45 +179,45 @@ class Tables(NamedTuple):
             its time. (0,) where it does not move.
     """
 
-    shift: FloatArray
-    scale: FloatArray
-    rows: FloatArray
-    memory: FloatArray
-    good: BoolArray
-    fresh: BoolArray
-    mean: FloatArray
-    scatter: FloatArray
-    whitener: FloatArray
-    unseen: FloatArray
-    scores: FloatArray
-    calibration: FloatArray
-    measured: FloatArray
-    peaks: FloatArray
-    blame: FloatArray
-    sides: FloatArray
-    stuck: FloatArray
-    previous: FloatArray
-    recent: FloatArray
-    runs: IntArray
-    longest: IntArray
-    repeated: IntArray
-    reals: FloatArray
-    counts: IntArray
-    times: IntArray
-    tally: FloatArray
-    heights: FloatArray
-    evidences: FloatArray
-    hours: FloatArray
-    watched: FloatArray
-    waiting: FloatArray
-    lows: IntArray
-    causes: IntArray
-    codes: FloatArray
-    modes: IntArray
-    units: FloatArray
-    turned: BoolArray
-    former: FloatArray
-    compared: IntArray
+    shift: FloatVector
+    scale: FloatVector
+    rows: FloatMatrix
+    memory: FloatMatrix
+    good: BoolVector
+    fresh: BoolVector
+    mean: FloatVector
+    scatter: FloatMatrix
+    whitener: FloatMatrix
+    unseen: FloatVector
+    scores: FloatMatrix
+    calibration: FloatMatrix
+    measured: FloatMatrix
+    peaks: FloatVector
+    blame: FloatVector
+    sides: FloatMatrix
+    stuck: FloatVector
+    previous: FloatVector
+    recent: FloatVector
+    runs: IntVector
+    longest: IntVector
+    repeated: IntVector
+    reals: FloatVector
+    counts: IntVector
+    times: IntVector
+    tally: FloatMatrix
+    heights: FloatMatrix
+    evidences: FloatMatrix
+    hours: FloatMatrix
+    watched: FloatVector
+    waiting: FloatMatrix
+    lows: IntMatrix
+    causes: IntVector
+    codes: FloatVector
+    modes: IntMatrix
+    units: FloatVector
+    turned: BoolVector
+    former: FloatMatrix
+    compared: IntVector
 
 
 class ReferenceState(NamedTuple):
