@@ -110,6 +110,7 @@ LEFT_OUT = {
     "bench_against": "needs another checkout",
     "bench_anchors": "CapyMOA wants an environment of its own",
     "bench_expire": "waits until models are silent; tests/e2e has the same in small",
+    "bench_faults": "bench_site has the same jobs, tests of devices name faults in small",
     "bench_forest": "forests take minutes a site, and need jars from Maven",
     "bench_incidents": "bench_site has the same jobs, tests/e2e incidents in small",
     "bench_kills": "tests/e2e has the same in small",

@@ -14,6 +14,7 @@ from kerneltrack.fleet.devices import GONE
 from kerneltrack.paths import exists, join
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
+from pipelines.devices.faults import read_faults, with_names
 from pipelines.devices.metrics import FleetMetrics
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
 from pipelines.devices.options import SERVED_EVERY, check
@@ -109,6 +110,7 @@ class _Shown:
         self._until = None if run is None else calibrated_from(run)
         self._clock = UTC_CLOCK if run is None else clock_of(run)
         self._json, self._csv = args.json, args.csv
+        self._faults = None if args.faults is None else read_faults(args.faults, args.folder)
         self._states, self._folder, self._topic = args.state, args.folder, args.topic
         self._before: dict[str, Line] = {}
         self._clears = args.watch is not None and sys.stdout.isatty()
@@ -116,6 +118,8 @@ class _Shown:
     def print(self, lines: list[Line]) -> None:
         """Print a table, or what has changed since the last call as lines of JSON."""
         lines = in_order(lines)
+        if self._faults is not None:
+            lines = with_names(lines, self._faults)
         if self._json:
             texts = self._changes(lines)
         elif self._csv:

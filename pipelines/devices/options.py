@@ -39,6 +39,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "calls normal 'well', learning 'calibrating' and unwatched 'no reference'.",
     )
     parser.add_argument(
+        "--faults",
+        default=None,
+        metavar="FILE",
+        help="Name devices that are off after the known faults in this file (CSV or YAML): the "
+        "name, device and episode of each, and the folder of its run, if it is another one.",
+    )
+    parser.add_argument(
         "--watch",
         type=float,
         default=None,
@@ -69,7 +76,7 @@ def check(args: argparse.Namespace) -> None:
             if getattr(args, flag):
                 raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
     if args.serve is not None:
-        for flag in ("json", "csv", "state"):
+        for flag in ("json", "csv", "state", "faults"):
             if getattr(args, flag):
                 raise ConfigError(f"--{flag}", getattr(args, flag), "left out with --serve")
     if args.csv and (args.json or args.watch is not None):

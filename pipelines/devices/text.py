@@ -134,10 +134,18 @@ def _cells(
         line["model_id"] if whole else printable(line["model_id"])[:_MOST_NAME],
         state,
         _moment(line.get("since"), line["since_index"], clock),
-        (line["kind"] or "") if tells else "",
+        _kind(line) if tells else "",
         _where(line["channels"] or []) if tells and line["kind"] != SILENT else "",
         _moment(line.get("time"), line["rows"] - 1, clock),
     )
+
+
+def _kind(line: Line) -> str:
+    like, kind = line.get("like"), line["kind"] or ""
+    if like is None:
+        return kind
+    fault = f"{printable(like['name'])} of {printable(like['device'])}"
+    return f"{kind}, like {fault} ({like['likeness']:.0%})"
 
 
 def _moment(time: str | None, row: int | None, clock: SiteClock) -> str:

@@ -25,7 +25,7 @@ REFERENCE = ("--reference", "first", "--reference-per", "100000 rows", "--refere
 SCORES = ("ref_loss", "ref_distance", "ref_score", "ref_settled", "p")
 EPISODE = (
     *("episode", "state", "kind", "severity", "p", "time", "start_index", "start"),
-    *("detected_index", "detected", "last_index", "last", "shares"),
+    *("detected_index", "detected", "last_index", "last", "shares", "deviations"),
 )
 DEVICES = "devices-now"
 HISTORY = ROWS // 2

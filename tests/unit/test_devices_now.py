@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.monitor.likeness import KnownFault, channel, likeness
 from pipelines.cli.main import main
 from pipelines.devices.of_run import lines_of_run
 from pipelines.devices.of_topic import take
@@ -307,3 +308,68 @@ def test_a_run_of_score_is_refused(tmp_path: Path) -> None:
     output = run_folder(tmp_path / "out", None)
     with pytest.raises(ConfigError, match="kerneltrack track"):
         lines_of_run(output)
+
+
+def test_devices_are_named_after_known_faults_of_their_run_or_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far: dict[str, Any] = {"shares": [0.9, 0.1, 0.0], "deviations": [-8.0, 2.0, None]}
+    lines = [
+        episode("m2", state="open", **far),
+        episode("m10", state="open", shares=[0.0, 0.1, 0.9], deviations=[None, 2.0, 5.0]),
+    ]
+    output = run(tmp_path / "out", *lines, **FIRST)
+    # The newest line of the episode counts.
+    before = episode("m10", index=50, state="open", shares=[0.0, 0.0, 1.0])
+    old = run(tmp_path / "old", before, episode("m10", state="open"), **FIRST)
+    faults = tmp_path / "faults.csv"
+    faults.write_text(f"name,device,episode,run\nleak,m10,1,\nbearing,m10,1,{old}\n")
+    table = printed(capsys, output, "--faults", str(faults))
+    assert any("shift, like bearing of m10 (58%) a 90% (-8.0)" in _joined(line) for line in table)
+    assert any("shift, like leak of m10 (100%)" in line for line in table)
+    parts = ["--faults", str(faults), "--json"]
+    named = {line["model_id"]: line for line in map(json.loads, printed(capsys, output, *parts))}
+    likeness = 0.9**0.5 * 0.7**0.5 * (3.21 / 8) ** 0.5 + 0.026**0.5 * (0.5 / 2) ** 0.5
+    expected = {"name": "bearing", "device": "m10", "likeness": pytest.approx(likeness)}
+    assert (named["m2"]["like"], named["m1"]["like"]) == (expected, None)
+    plain = {line["model_id"]: line for line in map(json.loads, printed(capsys, output, "--json"))}
+    assert {name: {**line, "like": named[name]["like"]} for name, line in plain.items()} == named
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("name,device\nleak,m2\n", "must have the columns name, device, episode"),
+        ("name,device,episode\n,m2,1\n", "line 2, name"),
+        ("name,device,episode\nleak,m2,first\n", "line 2, episode = 'first'"),
+        ("name,device,episode\nleak,m2,1\nleak,m1,7\n", "line 3, episode = 7: must be one of m1"),
+        ("name,device,episode\n", "entries = 0"),
+    ],
+)
+def test_a_file_of_faults_is_refused_by_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, error: str
+) -> None:
+    output = run(tmp_path / "out", episode("m2"), **FIRST)
+    (tmp_path / "faults.csv").write_text(text)
+    assert main(["devices", output, "--faults", str(tmp_path / "faults.csv")]) != 0
+    assert error in capsys.readouterr().err
+    assert main(["devices", "--topic", "t", "--faults", str(tmp_path / "faults.csv")]) != 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault", "wanted"),
+    [
+        ("stuck", "stuck", 0.6),
+        ("shift", "stuck", 0.0),
+        ("stuck", "shift", 0.0),
+        ("spike", "ramp", 0.3),
+    ],
+)
+def test_stuck_channels_are_like_stuck_channels(kind: str, fault: str, wanted: float) -> None:
+    known = KnownFault("cable", "m", fault, [channel("a", 1.0, 4.0), channel("b", 0.0, None)])
+    mine = [channel("a", 0.36, 1.0), channel("c", 0.64, 1.0)]
+    assert likeness(kind, mine, known) == pytest.approx(wanted)
+
+
+def _joined(line: str) -> str:
+    return " ".join(line.split())

@@ -1,0 +1,78 @@
+"""How like two episodes are: which known fault one resembles, by its channels and their sides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+STUCK = "stuck"
+"""Kind of an episode in which a channel repeats its value: how far it is off says nothing."""
+LEAST_LIKENESS = 0.5
+"""Episodes that are less like a fault do not take its name."""
+
+
+class KnownFault(NamedTuple):
+    """An episode whose cause people know.
+
+    Attributes:
+        name: What they call it.
+        device: The device's ID.
+        kind: As of `Episode`.
+        channels: Its channels with the largest shares: `channel`, `share` and `deviation` of each.
+    """
+
+    name: str
+    device: str
+    kind: str
+    channels: Sequence[Mapping[str, Any]]
+
+
+def likeness(kind: str, channels: Sequence[Mapping[str, Any]], fault: KnownFault) -> float:
+    """Return how like an episode is to a known fault, from 0 (nothing in common) to 1.
+
+    Σ √(s s') √(min(|d|, |d'|) / max(|d|, |d'|)) over the channels of both, s being a channel's
+    shares (so that the first root alone is Bhattacharyya's coefficient) and d its deviations; 0 for
+    a channel that is above in one and below in the other, or stuck in one of them alone.
+
+    Args:
+        kind: Kind of the episode.
+        channels: Its channels, as of `KnownFault`.
+        fault: The fault.
+
+    Example:
+        >>> fault = KnownFault("bearing", "p", "ramp", [channel("heat", 1.0, 4.0)])
+        >>> likeness("shift", [channel("heat", 1.0, 1.0)], fault)
+        0.5
+        >>> likeness("shift", [channel("heat", 1.0, -4.0)], fault)
+        0.0
+    """
+    others = {each["channel"]: each for each in fault.channels}
+    sums = [
+        math.sqrt(each["share"] * other["share"])
+        * (_as_far(each["deviation"], other["deviation"]) if STUCK not in {kind, fault.kind} else 1)
+        for each in channels
+        if (other := others.get(each["channel"])) is not None
+    ]
+    return min(math.fsum(sums), 1.0) if (kind == STUCK) == (fault.kind == STUCK) else 0.0
+
+
+def most_like(
+    kind: str, channels: Sequence[Mapping[str, Any]], faults: Sequence[KnownFault]
+) -> tuple[KnownFault, float] | None:
+    """Return the fault that an episode is most like, and how like; None if it is like none."""
+    found = [(likeness(kind, channels, fault), fault) for fault in faults]
+    best, fault = max(found, key=lambda pair: pair[0])
+    return (fault, best) if best >= LEAST_LIKENESS else None
+
+
+def channel(name: str, share: float, deviation: float | None) -> dict[str, Any]:
+    """Return a channel of an episode, as `KnownFault` has it."""
+    return {"channel": name, "share": share, "deviation": deviation}
+
+
+def _as_far(deviation: float | None, other: float | None) -> float:
+    if deviation is None or other is None or not deviation * other > 0.0:
+        return 0.0
+    least, most = sorted((abs(deviation), abs(other)))
+    return math.sqrt(least / most)

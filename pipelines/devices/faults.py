@@ -1,0 +1,100 @@
+"""The file of `devices --faults`: episodes that people know the cause of, and names for others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kerneltrack.errors import ConfigError, DataError, printable
+from kerneltrack.fleet.devices import CHANGED, OFF, named_channels
+from kerneltrack.monitor.likeness import KnownFault, most_like
+from pipelines.cli.entries_file import read_entries
+from pipelines.report.data.files import read_lines, read_run
+from transforms.outputs import EPISODES
+
+Line = dict[str, Any]
+_Episode = tuple[str, int]
+"""A device, and the number of its episode."""
+
+_NEEDED = ("name", "device", "episode")
+FIELDS = (*_NEEDED, "run")
+_COLUMNS = ("model_id", "episode", "index", "kind", "shares", "deviations")
+_MOST_BYTES = 16 << 20
+_EXAMPLE = "{name: bearing, device: pump-7, episode: 1}"
+
+
+def read_faults(path: str, folder: str | None) -> list[KnownFault]:
+    """Return the known faults of a file, with what their runs say of them.
+
+    Args:
+        path: A CSV file (.csv) with the columns name, device, episode and, for an episode of
+            another run, run: its folder; or a YAML file with a list of them.
+        folder: The run of the lines that name none; None: each must name one.
+
+    Raises:
+        DataError: if it cannot be read, or a line says something else or names an episode that its
+            run does not have: by its line or entry.
+    """
+    try:
+        entries = read_entries(path, _MOST_BYTES, FIELDS, _NEEDED, _EXAMPLE)
+        if not entries:
+            raise ConfigError("entries", 0, "one at least")
+        named = [(where, _checked(where, entry, folder)) for where, entry in entries]
+        asked: dict[str, set[_Episode]] = {}
+        for _, entry in named:
+            asked.setdefault(entry["run"], set()).add((entry["device"], entry["episode"]))
+        episodes = {run: _episodes_of(run, own) for run, own in asked.items()}
+        return [_fault(where, entry, episodes[entry["run"]]) for where, entry in named]
+    except ConfigError as error:
+        raise DataError(path, str(error)) from error
+
+
+def with_names(lines: Sequence[Line], faults: Sequence[KnownFault]) -> list[Line]:
+    """Return the lines of devices, each with the fault that its episode is most like, or null."""
+    return [{**line, "like": _like(line, faults)} for line in lines]
+
+
+def _like(line: Line, faults: Sequence[KnownFault]) -> Line | None:
+    if line["state"] not in (OFF, CHANGED) or not line["channels"]:
+        return None
+    found = most_like(line["kind"], line["channels"], faults)
+    if found is None:
+        return None
+    fault, likeness = found
+    return {"name": fault.name, "device": fault.device, "likeness": likeness}
+
+
+def _checked(where: str, entry: Any, folder: str | None) -> dict[str, Any]:
+    if not isinstance(entry, Mapping) or not {*_NEEDED} <= {*entry} <= {*FIELDS}:
+        raise ConfigError(where, entry, f"a mapping with {', '.join(_NEEDED)}, and perhaps run")
+    texts = {name: str(entry[name] or "").strip() for name in entry}
+    for name in ("name", "device"):
+        if not texts[name]:
+            raise ConfigError(f"{where}, {name}", entry[name], "a text")
+    if not texts["episode"].isdecimal():
+        raise ConfigError(f"{where}, episode", entry["episode"], "the number of an episode, from 1")
+    run = texts.get("run") or folder
+    if run is None:
+        raise ConfigError(f"{where}, run", None, "the folder of the run that has the episode")
+    return {**texts, "episode": int(texts["episode"]), "run": run}
+
+
+def _episodes_of(run: str, asked: Collection[_Episode]) -> dict[_Episode, Line]:
+    """Return the newest line of each of some episodes of a run, with its channels by name."""
+    channels = (read_run(run).get("columns") or {}).get("features") or []
+    found: dict[_Episode, Line] = {}
+    for line in read_lines(run, EPISODES, _COLUMNS):
+        key = line["model_id"], line["episode"]
+        if key in asked and (key not in found or line["index"] >= found[key]["index"]):
+            parts = line["shares"], line["deviations"]
+            found[key] = {**line, "channels": named_channels(*parts, channels)}
+    return found
+
+
+def _fault(where: str, entry: Mapping[str, Any], found: Mapping[_Episode, Line]) -> KnownFault:
+    device, number = entry["device"], entry["episode"]
+    line = found.get((device, number))
+    if line is None:
+        allowed = f"one of {printable(device)} in {printable(entry['run'])}"
+        raise ConfigError(f"{where}, episode", number, allowed)
+    return KnownFault(entry["name"], device, line["kind"], line["channels"])
