@@ -74,6 +74,7 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.clocks import is_zone
 from kerneltrack.monitor.reference import LEARNINGS, Episode, ReferenceSpec
+from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from kerneltrack.number_texts import NAMES, NumberTexts
 from kerneltrack.registry import TRACKERS, get_tracker, parse_learner_spec, parse_spec
@@ -898,7 +899,13 @@ class Fleet:
         """Return all episodes as they stand, the worst first, those that are open before."""
         found = [(key, episode) for (key, _), episode in self._episodes.items()]
         return sorted(
-            found, key=lambda one: (one[1].closed, -one[1].severity, one[0], one[1].number)
+            found,
+            key=lambda one: (
+                one[1].closed,
+                *worst_first(one[1].kind, one[1].severity),
+                one[0],
+                one[1].number,
+            ),
         )
 
     def _lines(self) -> dict[str, Any]:

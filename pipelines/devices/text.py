@@ -10,6 +10,7 @@ from typing import Any
 
 from kerneltrack.errors import printable
 from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED, channel_text
+from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
 from pipelines.report.clock import UTC_CLOCK, SiteClock, ns_of
@@ -55,13 +56,13 @@ def shown_on(height: int, lines: Sequence[Line]) -> tuple[Collection[str] | None
 
 
 def in_order(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of devices that are off first, the most severe first; then by name."""
+    """Return the lines of devices that are off first, the worst first; then by name."""
     order = list(_WORDS)
     return sorted(
         lines,
         key=lambda line: (
             order.index(line["state"]),
-            -(line["severity"] or 0) if line["state"] in _TELLING else 0,
+            worst_first(line["kind"], line["severity"] if line["state"] in _TELLING else None),
             natural(line["model_id"]),
         ),
     )

@@ -475,6 +475,19 @@ def test_devices_that_recovered_are_not_off(tmp_path: Path) -> None:
     assert episode_lines(only, 1, "run/episodes")[0] == "none of 1 devices was off"
 
 
+def test_devices_that_changed_come_before_stuck_sensors(tmp_path: Path) -> None:
+    reported = [
+        episode("a", kind="stuck", severity=6000.0),
+        episode("b", kind="ramp", severity=20.0),
+        episode("c", severity=90.0),
+        episode("d", kind="stuck", severity=7000.0),
+    ]
+    about = RUN | {"columns": {"features": ["a", "b", "c"]}}
+    found = episodes_of(run(tmp_path / "out", ["a", "b", "c", "d"], *reported), about)
+    assert found is not None
+    assert [off.model for off in found.worst] == ["c", "b", "d", "a"]
+
+
 def test_a_rate_that_a_memory_cannot_show_is_named() -> None:
     auto = {"learning": "auto", "memory": "14 days", "per": "1000000 rows", "false_alarms": 1.0}
     span = {"first": "2026-03-01T00:00:00", "last": "2026-04-30T00:00:00", "far": 0}

@@ -22,6 +22,18 @@ _LEAST_PLAIN, _MOST_PLAIN = 1e-4, 1e15
 RAMP = 1.5
 """A ramp's mean surprise is so many times that of its first rows."""
 
+STUCK = "stuck"
+"""Kind of an episode in which a channel repeats its value."""
+
+
+def worst_first(kind: str | None, severity: float | None) -> tuple[bool, float]:
+    """Return what a list of devices or episodes is sorted by: changed machines, then stuck sensors.
+
+    Within each the most severe comes first. The severity of a stuck channel counts how often its
+    value repeats, so it grows faster than that of other kinds.
+    """
+    return kind == STUCK, -(severity or 0.0)
+
 
 class Episode(NamedTuple):
     """A stretch of rows that do not look like the reference.
@@ -139,7 +151,7 @@ def read_episode(room: EpisodeRoom, at: int, lags: int, scale: FloatArray) -> Ep
     blame = room.blame[at].copy()
     deviations = scale * _deviations(room.sides[at].reshape(SIDES, -1))
     if 2 * room.stuck_rows[at] > last - start + 1:
-        kind, blame = "stuck", room.stuck[at].copy()
+        kind, blame = STUCK, room.stuck[at].copy()
         deviations = np.full(len(scale), np.nan)
     recovered, steady, changed, changed_time = room.change[at].tolist()
     if recovered:

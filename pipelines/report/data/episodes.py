@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kerneltrack.errors import printable
-from kerneltrack.monitor.reference.episodes import signed
+from kerneltrack.monitor.reference.episodes import signed, worst_first
 from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
 from kerneltrack.paths import join
@@ -113,7 +113,7 @@ class Episodes:
         models: How many.
         still: How many of them the input ended within an episode of.
         total: Episodes of all of them.
-        worst: The first 100, by severity.
+        worst: The first 100, in the order of `worst_first`.
         together: The most models that went off within three hours of each other.
         together_at: Event time at which the first of these did, ns; None without times.
         pace: Event time from row to row, ns, in the longest episode; None without times.
@@ -183,7 +183,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
         _off(line, channels, len(seen[model]), newest[model][-1], model in changed)
         for model, line in worst.items()
     ]
-    found.sort(key=lambda off: (-off.severity, natural(off.model)))
+    found.sort(key=lambda off: (*worst_first(off.kind, off.severity), natural(off.model)))
     still = sum(off.still for off in found)
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
