@@ -19,7 +19,7 @@ class WindowSettings(Settings):
         int | None,
         Range(1, MOST_MOVING),
         """Also measure the last N rows after every row, from the N-th on, under the subspace
-        after that row (the paper's moving window).""",
+        after that row.""",
     ] = None
     most_rows: Annotated[
         int,
@@ -31,5 +31,5 @@ class WindowSettings(Settings):
     confidence: Annotated[
         float,
         Range(0, 1, "()"),
-        "Probability with which the bound of Prop. 4 on future rows holds.",
+        "Probability with which the bound on the mismatch of future rows holds.",
     ] = 0.95

@@ -61,7 +61,7 @@ SECONDS: dict[str, Any] = {"type": float, "default": None, "metavar": "SECONDS"}
 
 def add_job_flags(
     parser: argparse.ArgumentParser, without: Mapping[str, str], late: str, labels: str
-) -> None:
+) -> Any:
     """Add the flags.
 
     Args:
@@ -70,20 +70,23 @@ def add_job_flags(
             gives besides.
         late: Where late data go.
         labels: The flag that delayed labels come from, with "from".
+
+    Returns:
+        The group of snapshots, for flags of one kind of job.
     """
     parser.add_argument(
         "--extras",
         nargs="+",
         choices=("q", "s"),
         default=(),
-        help='Also write other features of each row. "q": the projection coefficients. "s": the '
-        "features of the paper, one per stored row.",
+        help='Also write other features of each row. "q": the projection coefficients. "s": one '
+        "feature per stored row.",
     )
     _add_order_flags(parser, without, late)
     spec_options.add_spec_flags(parser)
     _add_label_flags(parser, without, labels)
     add_window_flags(parser)
-    _add_snapshot_flags(parser)
+    return _add_snapshot_flags(parser)
 
 
 def _add_order_flags(
@@ -161,7 +164,7 @@ def _add_label_flags(
     )
 
 
-def _add_snapshot_flags(parser: argparse.ArgumentParser) -> None:
+def _add_snapshot_flags(parser: argparse.ArgumentParser) -> Any:
     group = parser.add_argument_group("snapshots")
     group.add_argument(
         "--snapshot-every",
@@ -186,6 +189,7 @@ def _add_snapshot_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="Write the trackers' snapshots in single precision, at half the size.",
     )
+    return group
 
 
 def refuse_without(args: argparse.Namespace, flag: str, others: Sequence[str]) -> None:

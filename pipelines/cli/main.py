@@ -59,7 +59,7 @@ class CommandEntry(NamedTuple):
 
 COMMANDS = {
     "track": CommandEntry(
-        "Find devices that are off in files, and write a report.",
+        "Read files, find devices that are off, and write a report.",
         "files.options.add_track_flags",
         "files.track.run",
         "files.options.check",
@@ -91,7 +91,7 @@ COMMANDS = {
         "devices.command.run",
     ),
     "notify": CommandEntry(
-        "Send alerts when devices go off and are well again.",
+        "Send an alert when a device is off, and when it is well again.",
         "notify.options.add_flags",
         "notify.command.run",
     ),
@@ -318,7 +318,7 @@ def parser_of(name: str | None) -> Parser:
 
 def _describe_commands() -> str:
     """Return the list of commands, by groups."""
-    lines = ["Which of my devices is off, since when, and in which channels?"]
+    lines = ["Which of my devices is off (not as usual), since when, and in which channels?"]
     width = max(map(len, COMMANDS)) + 2
     for title, names in GROUPS.items():
         lines += ["", f"{title}"]

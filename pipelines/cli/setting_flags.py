@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +23,14 @@ def help_of(setting: Setting) -> str:
     named = [setting.values] if setting.values else []
     if default not in (None, (), ""):
         named.append(f"default {default}")
-    return f"{setting.about}. [{'; '.join(named)}]" if named else f"{setting.about}."
+    # What Python calls None is typed as the word none.
+    about = re.sub(r"\bNone\b", "none", setting.about)
+    return f"{about}. [{'; '.join(named)}]" if named else f"{about}."
+
+
+def with_flags(about: str, flags: Mapping[str, str]) -> str:
+    """Return a help text whose settings in backquotes are called by their flags."""
+    return re.sub(r"`(\w+)`", lambda found: flags.get(found[1], found[0]), about)
 
 
 def add_flag(group: Any, setting: Setting, flag: str, about: str, **options: Any) -> None:
@@ -104,10 +112,12 @@ class FlagsOf(Generic[_S]):
             abouts: The help of those that mean something else here, by field.
             without: Fields that have no flag here.
         """
+        flags = {name: self.flag(name) for name in settings_of(self.kind)}
         for name, setting in settings_of(self.kind).items():
             if name not in without:
                 options = {"metavar": self.metavars[name]} if name in self.metavars else {}
                 about = " ".join(((abouts or {}).get(name) or help_of(setting)).split())
+                about = with_flags(about, flags)
                 add_flag(group, setting, self.flag(name), about, dest=self.place(name), **options)
 
     def read(self, args: argparse.Namespace, **others: Any) -> _S:

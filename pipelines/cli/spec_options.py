@@ -28,7 +28,7 @@ from kerneltrack.settings import Setting, settings_of
 from kerneltrack.specs import Spec, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.cli.command_line import flags_named, path_name
-from pipelines.cli.setting_flags import add_flag, help_of
+from pipelines.cli.setting_flags import add_flag, help_of, with_flags
 
 if TYPE_CHECKING:
     from transforms.read.columns import Columns
@@ -83,10 +83,11 @@ class Role:
 
     def add_flags(self, group: Any) -> None:
         """Add one flag per field to an argument group."""
+        flags = {field: self.flag(field) for field in self.fields}
         for field, settings in self.fields.items():
             texts: dict[str, list[str]] = {}
             for name, setting in settings.items():
-                texts.setdefault(help_of(setting), []).append(name)
+                texts.setdefault(with_flags(help_of(setting), flags), []).append(name)
             about = "\n".join(
                 text if len(names) == len(self.kinds) else f"{', '.join(names)}: {text}"
                 for text, names in texts.items()
@@ -181,10 +182,10 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
         "--reference",
         default=None,
         metavar="{first,gated,auto,FILE,none}",
-        help="Find devices that are off. Rows are compared with what is normal for the device. "
+        help="Find devices that are off, by this reference. Rows are compared with what is normal. "
         '"first": its first rows. "gated": its first rows, updated with later rows that are not '
         'odd. "auto": its last days, for weeks on a site with shifts, weather and ageing. FILE: '
-        "the references of another run, its folder's snapshots/ or one of the files there. "
+        "the references of another run: its folder snapshots/, or a file in it. "
         "[default none]",
     )
     REFERENCE.add_flags(group)
@@ -216,7 +217,7 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--drift",
         action="store_true",
-        help="Alert when the fitting error changes its level.",
+        help="Alert when a model's fit to its rows changes.",
     )
     DRIFT.add_flags(group)
 
@@ -231,8 +232,8 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "--periods",
         choices=(*LENGTHS, NONE),
         default=None,
-        help="Compare days with the past and the fleet. Each day of a device is compared with "
-        "its own past and with the fleet's same day. [default none]",
+        help="Compare each day of a device with its own past, and with the same day of the "
+        "fleet. [default none]",
     )
     group.add_argument(
         "--group",
@@ -255,8 +256,8 @@ def add_silent_flag(group: Any, about: str) -> None:
         "--silent-after",
         default=None,
         metavar="DURATION|auto",
-        help=f'{about} "auto" takes twice the third longest time between a device\'s rows, and at '
-        "least twenty usual ones. [default: none]",
+        help=f'{about} "auto": twice the third longest gap between a device\'s rows, but at '
+        "least twenty usual gaps. [default: none]",
     )
 
 

@@ -35,8 +35,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=state_of,
         choices=STATES,
         default=None,
-        help="Print only devices in these states, by their names in JSON or in the table, which "
-        "calls normal 'well', learning 'calibrating' and unwatched 'no reference'.",
+        help="Print only devices in these states. The table's names work, too: 'well' is normal, "
+        "'calibrating' learning, and 'no reference' unwatched.",
     )
     parser.add_argument(
         "--faults",

@@ -39,9 +39,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--certificate",
         default=None,
         metavar="DIR",
-        help="With --model: print bounds on the device's kernel mismatch and on linear learners "
-        "that use its features, with what they assume. DIR is the output of `kerneltrack score` "
-        "with these snapshots.",
+        help="With --model: print bounds on the device's kernel mismatch, and on what linear "
+        "learners lose by its features, with what they assume. DIR is the output of "
+        "`kerneltrack score` with these snapshots.",
     )
     parser.add_argument(
         "--confidence",

@@ -33,7 +33,9 @@ _EPILOG = (
 
 def add_track_flags(parser: Parser) -> None:
     """Add the flags of `track` to a parser."""
-    parser.usage = "kerneltrack track INPUT... --output DIR [flags] [Beam's flags]"
+    parser.usage = (
+        "kerneltrack track INPUT... --output DIR --reference first [flags] [Beam's flags]"
+    )
     _add_run_flags(parser)
     parser.add_argument(
         "--workers",
@@ -62,8 +64,8 @@ def add_track_flags(parser: Parser) -> None:
         type=int,
         default=MOST_COMPARED,
         metavar="N",
-        help="Compare at most N devices with each other. This finds devices that are unlike the "
-        f"others; 0 turns it off. [default {MOST_COMPARED}]",
+        help="Find devices unlike the others, N at most. 0 turns it off. "
+        f"[default {MOST_COMPARED}]",
     )
     parser.add_argument(
         "--lineage",
@@ -167,7 +169,7 @@ def add_tune_flags(parser: argparse.ArgumentParser) -> None:
         "--task",
         choices=TASKS,
         default=None,
-        help="Treat labels as classes or as targets. [default: targets if they are reals]",
+        help="Treat labels as classes or as targets. [default: targets if they are floats]",
     )
     input_options.add_input_flags(parser)
 
@@ -180,8 +182,8 @@ def add_report_flags(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=(),
         metavar="NAME",
-        help="Draw these devices in full. By default at most 50 are: those that are off or "
-        "unlike the others, those with the most rows, and some of the best and worst fitted.",
+        help="Draw these devices in full. Default: at most 50 devices, those that are off or "
+        "unlike the others, have the most rows, or fit best or worst.",
     )
 
 

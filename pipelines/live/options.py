@@ -47,7 +47,7 @@ _ABOUTS = {
     "model_id": "Read each row's device from this field. Without it: from the message's key.",
     "time": "Read event times from this field. Without it: Kafka's record timestamp.",
     "features": "Use these fields as channels. NAME[N] is a list of N numbers.",
-    "exclude": "Not for live jobs; --features names channels.",
+    "exclude": "Refused in live jobs; use --features.",
     "time_ambiguous": """How to read a local time that occurs twice, when clocks are put back.
     "fail" sends the row to the dead letters, "earliest" takes the first, "latest" the second.
     [fail, earliest, latest; default fail]""",
@@ -61,6 +61,7 @@ _ABOUTS = {
     "hold" repeats the device's last value (forward fill). [fail, hold; default fail]""",
 }
 """What help says of flags that mean something else here than with files."""
+_METAVARS = {**input_options.COLUMNS.metavars, "missing": "{fail,hold}"}
 
 
 def add_flags(parser: Parser) -> None:
@@ -72,7 +73,8 @@ def add_flags(parser: Parser) -> None:
     _add_kafka_flags(parser)
     _add_place_flags(parser)
     columns = parser.add_argument_group("columns")
-    input_options.COLUMNS.add(columns, _ABOUTS, "model_id_from", "counters")
+    of_rows = dataclasses.replace(input_options.COLUMNS, metavars=_METAVARS)
+    of_rows.add(columns, _ABOUTS, "model_id_from", "counters")
     of_files = set(settings_of(FormatOptions)) - {"null_values"}
     input_options.FORMATS.add(columns, _ABOUTS, *of_files)
     without = {
@@ -81,7 +83,7 @@ def add_flags(parser: Parser) -> None:
         "metrics_window": "none",
     }
     late = "dead letters; all rows wait this long"
-    job_flags.add_job_flags(parser, without, late, "from --labels-topic")
+    snapshots = job_flags.add_job_flags(parser, without, late, "from --labels-topic")
     known = parser.add_argument_group("quiet times")
     spec_options.add_quiet_flag(known, "device (* for all)")
     silent = parser.add_argument_group("silent devices")
@@ -102,7 +104,7 @@ def add_flags(parser: Parser) -> None:
         help="Move the models of devices that have been silent for this long from Flink's state to "
         "--snapshots, until they come back. Results stay the same. [default: never]",
     )
-    silent.add_argument(
+    snapshots.add_argument(
         "--snapshots",
         default=None,
         metavar="FOLDER",
@@ -196,8 +198,8 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
         dest="begin",
         default="earliest",
         metavar="WHERE",
-        help="Start reading here. WHERE is earliest, latest, a time (2026-01-31T12:00Z), or "
-        "offsets (0:1200,1:900; other partitions from the earliest). [default %(default)s]",
+        help="Start at earliest, latest, a time or offsets. A time is 2026-01-31T12:00Z, "
+        "offsets are 0:1200,1:900 (other partitions from the earliest). [default %(default)s]",
     )
     group.add_argument(
         "--overlap",
@@ -260,8 +262,8 @@ def add_cluster_flags(group: Any) -> None:
         "--state-folder",
         default=None,
         metavar="DIR",
-        help="Folder with the records of jobs, for stop and --resume; with --engine local, of the "
-        "job's state. [default: in --cluster]",
+        help="Folder with the records of jobs, for stop and --resume, and, with --engine local, "
+        "the job's state. [default: in --cluster]",
     )
 
 

@@ -16,7 +16,10 @@ IDLE = 5.0
 
 def add_replay_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `replay` to a parser."""
-    parser.usage = "kerneltrack replay INPUT... --topic TOPIC --time COLUMN [flags]"
+    parser.usage = (
+        "kerneltrack replay INPUT... (--brokers HOST:PORT,... | --cluster DIR) --topic TOPIC "
+        "--time COLUMN [flags]"
+    )
     parser.add_argument("input", nargs="+", metavar="INPUT", help="Files, folders or globs.")
     add_brokers(parser)
     parser.add_argument("--topic", required=True, help="Send rows to this topic.")
@@ -140,8 +143,8 @@ def add_reset_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=None,
         metavar="N",
-        help="Partition with the device's rows. [default: where this client puts the id; "
-        "--client partitioner=murmur2_random puts it where Java's producers do]",
+        help="Partition with the device's rows. [default: as this client maps the id; "
+        "with --client partitioner=murmur2_random, as Java's producers do]",
     )
 
 

@@ -540,8 +540,9 @@ def test_what_a_run_prints(folder: Path) -> None:
     ]
     assert "left out: label: two words (--features takes it: run is 0, walk is 1)" in lines
     assert re.fullmatch(
-        r"600 rows in: 600 features of 3 devices, 0 failed; [0-9.]+ s, [0-9,]+ rows/s", lines[-3]
+        r"600 rows in: 600 features of 3 devices, 0 failed; [0-9.]+ s, [0-9,]+ rows/s", lines[-4]
     )
+    assert lines[-3] == "tracked in 1 call of 600 rows and 3 devices"
     assert lines[-2] == "times:    2020-09-13 12:26:40 to 2020-09-13 12:26:51 UTC"
     assert lines[-1] == "report: printed/report.html"
 

@@ -36,8 +36,8 @@ def test_the_page_says_what_happened(tmp_path: Path) -> None:
     # (10 × 0.01 + 20 × 0.02) / 30, and 24 of 34 rows without information.
     assert (
         "The tracker okfeb processed 34 rows of 2 devices and turned 3 channels into 2 features, "
-        "with a mean fitting error of 0.0167. 70.6 % of the rows were skipped because they "
-        "fitted already; "
+        "with a mean fitting error of 0.0167 (0: the model explains each row). 70.6 % of the "
+        "rows were skipped because they fitted already; "
         "no row failed."
     ) in text
     assert "kerneltrack report · 2 January 2026, 03:04 UTC in.csv" in text

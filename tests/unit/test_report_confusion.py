@@ -102,7 +102,7 @@ def test_too_many_classes_are_told_apart_no_further(
     put(output, "predictions", table)
     text = text_of(page_of(output))
     # c and d are right like the others; no guess of a reference is right about them.
-    assert "100.0 % of 6 scored rows were predicted right." in text
+    assert "100.0 % of 6 rows with a label were predicted right." in text
     assert "before is right in 0.0 %, the most frequent label in 33.3 %." in text
     assert "a 2 100 b 1 100 other (more) 3 100" in text
     assert "A mistake between two of the others is in their common cell." in text

@@ -166,7 +166,7 @@ def test_a_scored_row_without_a_prediction_is_a_mistake(tmp_path: Path) -> None:
     output = run_folder(tmp_path / "run", features({"m": 3}))
     put(output, "predictions", table.set_column(table.num_columns - 1, "correct", correct))
     text = text_of(page_of(output))
-    assert "33.3 % of 3 scored rows were predicted right." in text
+    assert "33.3 % of 3 rows with a label were predicted right." in text
     # The columns of the confusion: x, y, and rows without a prediction.
     assert "predicted → Rows x y none x 2 50.0 50.0 y 1 100" in text
 
@@ -343,13 +343,13 @@ def test_the_page_says_how_the_learner_stands(tmp_path: Path) -> None:
     text = text_of(page)
     # Scored: m9 1..4 (three right; label before right in 1 and 2), m10 1..3 (two right).
     assert (
-        "71.4 % of 7 scored rows were predicted right. In the same rows the same label as the row "
-        "before is right in 71.4 %, the most frequent label of each device in 85.7 %. Against the "
-        "better of the two, the most frequent label of each device, kappa is -1.00 (1: no "
-        "mistakes, 0: as many mistakes as it makes, below 0: more)."
+        "71.4 % of 7 rows with a label were predicted right. In the same rows the same label as "
+        "the row before is right in 71.4 %, the most frequent label of each device in 85.7 %. The "
+        "learner makes 2.00 times as many mistakes as the better of the two, the most frequent "
+        "label of each device."
     ) in text
     assert "Rows predicted 10" in text
-    assert "Scored 7 70.0 % of the rows Correct 5 Accuracy 71.4 %" in text
+    assert "With a label 7 70.0 % of the rows Correct 5 Accuracy 71.4 %" in text
     # x: 2 of 3 right; y: 3 of 4.
     assert "Balanced accuracy 70.8 % mean over the classes" in text
     learning = data_of(page)["learning"]
@@ -366,8 +366,8 @@ def test_the_page_says_how_the_learner_stands(tmp_path: Path) -> None:
     }
     nine, ten = learning["curves"]
     assert nine["note"].startswith(
-        "75.0 % of 4 scored rows were predicted right. In the same rows the same label as the row "
-        "before is right in 50.0 %, the most frequent label in 75.0 %."
+        "75.0 % of 4 rows with a label were predicted right. In the same rows the same label as "
+        "the row before is right in 50.0 %, the most frequent label in 75.0 %."
     )
     assert ten["note"].endswith(
         "Nothing can be gained on the same label as the row before: it makes no mistake."
@@ -391,9 +391,9 @@ def test_the_page_says_how_a_regression_stands(tmp_path: Path) -> None:
     text = text_of(page)
     # Errors 1, 0, 1, 0; the row before is off by 2, 0, 2, 0; the mean 3 by 1 each time.
     assert (
-        "The root mean squared error over 4 scored rows is 0.707. In the same rows that of the "
-        "value of the row before is 1.41, that of the mean value 1.00. The better of the two is "
-        "the mean value: the learner saves 50.0 % of its squared error."
+        "The root mean squared error over 4 rows with a label is 0.707. In the same rows that of "
+        "the value of the row before is 1.41, that of the mean value 1.00. The better of the two "
+        "is the mean value: the learner saves 50.0 % of its squared error."
     ) in text
     assert "RMSE 0.707 root mean squared error MAE 0.500 mean absolute error" in text
     assert data_of(page)["learning"]["table"]["mae"] == [0.5]
@@ -411,7 +411,7 @@ def test_almost_all_is_not_all(tmp_path: Path) -> None:
     # The row before is wrong about the first row and the first y.
     assert "predicted right. In the same rows the same label as the row before is right in " in page
     assert "is right in 99.97 %, the most frequent label in 50.0 %." in text_of(page)
-    assert "100.0 % of 8,000 scored rows" in text_of(page)
+    assert "100.0 % of 8,000 rows with a label" in text_of(page)
 
 
 def test_a_learner_worse_than_the_references_is_said_to_be(tmp_path: Path) -> None:
@@ -438,7 +438,8 @@ def test_a_runaway_prediction_leaves_the_page_whole(tmp_path: Path) -> None:
     assert data_of(page)["learning"]["table"]["learner"] == [None]
     text = text_of(page)
     assert (
-        "over 3 scored rows is –. In the same rows that of the value of the row before is" in text
+        "over 3 rows with a label is –. In the same rows that of the value of the row before is"
+        in text
     )
     assert "The better of the two" not in text
 
@@ -466,7 +467,7 @@ def test_models_that_the_features_do_not_name_count_in_the_totals(tmp_path: Path
     }
     put(output, "predictions", predictions(**columns))
     page = page_of(output)
-    assert "75.0 % of 4 scored rows were predicted right" in text_of(page)
+    assert "75.0 % of 4 rows with a label were predicted right" in text_of(page)
     assert data_of(page)["learning"]["table"]["id"] == ["m"]
 
 

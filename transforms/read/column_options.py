@@ -48,8 +48,8 @@ class ColumnOptions(Settings):
         str | None,
         OneOf(("path",)),
         """Take the device from the file's path. The device is the file's name without its
-        ending, the folder's value (`device=north/`), or the group named device, or the only
-        group, of --path-pattern.""",
+        ending, a folder's value (`device=north/`), or a group of --path-pattern: the one named
+        device, or the only one.""",
     ] = None
     time: Annotated[
         Sequence[str] | str | None,
@@ -97,8 +97,8 @@ class ColumnOptions(Settings):
     ] = None
     features: Annotated[
         Sequence[str] | None,
-        """Use these columns as channels. Patterns such as `hand*` work. Without it: all other
-        columns of numbers, and fixed-size lists of numbers.""",
+        """Use these columns as channels (inputs). Patterns such as `hand*` work. Without it: all
+        other columns of numbers, and fixed-size lists of numbers.""",
     ] = None
     exclude: Annotated[
         Sequence[str], "Do not use these columns as channels. Patterns such as `hand*` work."

@@ -90,13 +90,13 @@ class ReferenceSpec(Spec):
     drift: Annotated[
         float,
         Range(1, 100, "()"),
-        "Evidence to ignore in each row, as -ln p (1 on average for normal rows). Smaller "
-        "finds smaller lasting changes, and larger ones later.",
+        "Evidence to ignore in each row, as -ln p (1 on average for normal rows). A smaller "
+        "value finds smaller lasting changes, but large ones later.",
     ] = 1.5
     false_alarms: Annotated[
         float,
         Range(0, 1e6, "()"),
-        "Accept this many false alarms per device. They are counted in `per` rows or time.",
+        "Accept this many false alarms per device in `per`, a number of rows or a time.",
     ] = 1.0
     per: Annotated[
         str | int,
@@ -127,7 +127,7 @@ class ReferenceSpec(Spec):
     ] = ()
     mode: Annotated[
         str | int | None,
-        """Column that says which mode a device is in (off, heating, cleaning), as text or a whole
+        """Column that says which mode a device is in (idle, heating, cleaning), as text or a whole
         number. Each mode has a reference of its own; the column itself is never blamed. Only for
         a moving reference ("auto").""",
     ] = None

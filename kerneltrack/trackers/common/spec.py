@@ -27,7 +27,7 @@ class SubspaceSpec(Spec):
     rank: Annotated[
         int,
         Range(1, MAX_RANK),
-        "Turn each row into this many features (the rank r of the subspace).",
+        "Write this many features for each row. It is the rank r of the subspace.",
     ] = 10
     kernel: Annotated[str, OneOf(KERNELS), "Kernel κ(x, y)."] = "gaussian"
     gamma: Annotated[

@@ -30,7 +30,7 @@ class CovarianceSpec(SubspaceSpec):
         int,
         Range(1, MAX_RANK),
         Words((AUTO,)),
-        """Turn each row into this many features (the rank r of the subspace). "auto" takes the
+        """Write this many features for each row. It is the rank r of the subspace. "auto" takes the
         budget, at most 1000, and a `rank_factor` of 1.5 unless one is set.""",
     ] = 10
     budget: Annotated[

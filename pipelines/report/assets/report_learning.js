@@ -36,7 +36,7 @@
     note.textContent = found?.note ?? "";
     for (const table of document.querySelectorAll(".confusion-of")) table.hidden = Number(table.dataset.curve) !== model;
     if (!found) {
-      bare("score", model >= learning.curves.length ? `Predictions are drawn for ${learning.curves.length} devices only: kerneltrack report DIR --device NAME draws those of another.` : "No row of this device was scored.");
+      bare("score", model >= learning.curves.length ? `Predictions are drawn for ${learning.curves.length} devices only: kerneltrack report DIR --device NAME draws those of another.` : "No row of this device has a label.");
       return;
     }
     const curve = data.curves[model];

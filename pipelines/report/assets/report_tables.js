@@ -34,7 +34,7 @@
       { key: "half", title: "Last half", format: figure, hint: "Mean fitting error of the second half of the rows" },
       { key: "high", title: "95 % below", format: figure, hint: "The error that 95 % of the rows do not exceed, to within 1 %" },
       { key: "censored", title: "Skipped", format: percent, hint: "Share of the rows that fitted already and changed nothing" },
-      { key: "evicted", title: "Evicted", format: percent, hint: "Share of the rows for which a row left the model, a stored one or the new row itself" },
+      { key: "evicted", title: "Replaced or dropped", format: percent, hint: "Share of the rows for which a row left the model, a stored one or the new row itself" },
       { key: "dropped", title: "Dropped at once", format: percent, hint: "Share of the evicted rows that were the new row itself" },
     ],
   });
@@ -76,9 +76,9 @@
         { key: "scored", title: "Scored", format: count, hint: "Rows with a label" },
         ...own,
         ...(before === null ? [] : [{ key: "before", title: "Row before", format: form, hint: `In the same rows: ${before}` }]),
-        { key: "constant", title: "Constant", format: form, hint: `In the same rows: ${constant}` },
+        { key: "constant", title: classifies ? "Most frequent" : "Mean value", format: form, hint: `In the same rows: ${constant}` },
         classifies
-          ? { key: "gain", title: "Kappa", format: figure, hint: `${held}: 1 no mistakes, 0 as many as it makes, below 0 more` }
+          ? { key: "gain", title: "Saved", format: percent, hint: `${held}: share of its mistakes that are avoided` }
           : { key: "gain", title: "Saved", format: form, hint: `${held}: share of its squared error` },
       ],
     });

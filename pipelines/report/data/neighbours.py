@@ -18,7 +18,7 @@ MOST_PLACED = 2_000
 REASONS = {
     "ties": "how its channels go together, in a row and from row to row",
     "level": "its level, or how far it spreads",
-    "subspace": "the shape of its recent rows",
+    "subspace": "the pattern of its recent rows",
 }
 """What a view sees, in words."""
 

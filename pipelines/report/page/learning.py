@@ -141,7 +141,7 @@ def sentence(learning: LearningResults, model: int | None = None) -> str:
     before, constant = references_of(learning)
     if model is None and len(scores.models) > 1:
         constant += " of each device"
-    rows = counted(scored, "scored row")
+    rows = f"{counted(scored, 'row')} with a label"
     shown = [_percent(value) if classifies else figure(value) for value in values]
     if classifies:
         were = "was" if scored == 1 else "were"
@@ -211,8 +211,9 @@ def _verdict(saved: float, better: str, classifies: bool, only_one: bool) -> str
         return f"Nothing can be gained on {better}: it makes no mistake."
     if classifies:
         better_of = better if only_one else f"the better of the two, {better}"
-        scale = "1: no mistakes, 0: as many mistakes as it makes, below 0: more"
-        return f"Against {better_of}, kappa is {figure(saved)} ({scale})."
+        if saved >= 0:
+            return f"Of the mistakes of {better_of}, {_percent(saved)} are avoided."
+        return f"The learner makes {figure(1 - saved)} times as many mistakes as {better_of}."
     if saved >= 0:
         share = f"saves {_percent(saved)} of its squared error"
     else:
