@@ -18,6 +18,8 @@ SPEED ?= 8
 # Of `make fuzz`: crafted states of each piece of state, and which pieces (all).
 TRIALS ?= 10000
 ONLY ?=
+# Of `make sanitize`: which lane of the contracts ('not nightly' or nightly).
+LANE ?= not nightly
 # Of `make bench`: --keep, or --only NAME ...
 BENCH ?=
 
@@ -124,7 +126,7 @@ sanitized: env
 	@$(VENV)/bin/cmake --build $(SANITIZED) --target $(SANITIZED_BUILD) >/dev/null
 
 sanitize: sanitized ## run the contracts and crafted states with the address and undefined-behaviour sanitizers
-	$(SANITIZED_LOOPS) $(PY) -m pytest $(CONTRACTS) tests/unit/test_native.py --numprocesses 2
+	$(SANITIZED_LOOPS) $(PY) -m pytest $(CONTRACTS) tests/unit/test_native.py -m '$(LANE)' --numprocesses 2
 
 fuzz: sanitized ## crafted states under the sanitizers, more than an hour; TRIALS=10000 ONLY=auto
 	$(SANITIZED_LOOPS) $(PY) -m tests.crafted_states --trials $(TRIALS) --only '$(ONLY)'

@@ -1,4 +1,4 @@
-"""What tests need and may not find: programs, modules, rights. In CI all of it must be there."""
+"""What tests need and may not find (in CI all of it must be there), and what they go through."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,3 +37,24 @@ def module(name: str, package: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         missing(f"there is no module {name}: install {package}")
+
+
+def lanes(usual: Any, *others: Any) -> list[Any]:
+    """Return settings of which the usual one runs with each change, the others each night."""
+    return [usual, *(pytest.param(other, marks=pytest.mark.nightly) for other in others)]
+
+
+def crossed(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
+    """Return all pairs of two settings, most of them for the nightly lane.
+
+    With each change runs each of the second with the usual one of the first, which comes first, and
+    with one of its others in turn.
+    """
+    usual, *others = first
+    pairs = []
+    for place, two in enumerate(second):
+        chosen = (usual, others[place % len(others)])
+        for one in (usual, *others):
+            marks = () if one in chosen else (pytest.mark.nightly,)
+            pairs.append(pytest.param(one, two, marks=marks))
+    return pairs

@@ -252,11 +252,12 @@ def test_down_leaves_nothing_running(own: LocalCluster) -> None:
             "for key 'taskmanager.cpu.cores'",
             "taskmanager ended before it answered; what was started is stopped again",
         ),
-        (
+        pytest.param(
             ("--kafka", "num.network.threads=many"),
             "Invalid value many for configuration num.network.threads",
             "Kafka's store cannot be made: Invalid value many for configuration "
             "num.network.threads: Not a number of type INT",
+            marks=pytest.mark.nightly,
         ),
     ],
     ids=("a part", "the broker's store"),

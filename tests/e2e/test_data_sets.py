@@ -12,11 +12,12 @@ import pytest
 
 from benchmarks.bench_data_sets import DATA_SETS, GOAL, fit_of_run, read_rows
 from tests.e2e.jobs import array_of, features_of, record_of, track
+from tests.parts import lanes
 
 CUT = {"motionsense": 120_000, "watch": 60_000}
 
 
-@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("name", lanes(*DATA_SETS))
 def test_every_row_comes_out_and_fits_like_batch_kpca(
     name: str, data_file: Callable[[str], Path], tmp_path: Path
 ) -> None:

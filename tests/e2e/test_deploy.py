@@ -119,6 +119,9 @@ def write_volumes(folder: Path, flink: str) -> None:
     (folder / "state").mkdir()
 
 
+pytestmark = pytest.mark.nightly
+
+
 @pytest.fixture(scope="module")
 def deployed(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     """The manifests' servers and workers, running beside a Flink and a Kafka."""
@@ -269,7 +272,6 @@ def test_loss_and_lag_are_means_of_the_rows(deployed: Deployed, job: str) -> Non
     assert deployed.total("lag_milliseconds") == 86_400_000 * ROWS
 
 
-@pytest.mark.nightly
 def test_pools_give_workers_to_the_next_taskmanager(
     deployed: Deployed, job: str, sample: Path
 ) -> None:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from pipelines.cli.main import main
 from tests.e2e.clusters import LocalCluster, wait_for
@@ -23,6 +24,7 @@ STATE = b"__metadata__"
 """What each state holds, and nothing else that Flink keeps."""
 
 
+@pytest.mark.nightly
 def test_silent_models_leave_the_state_and_come_back(
     cluster: LocalCluster, sample: Path, tmp_path: Path
 ) -> None:

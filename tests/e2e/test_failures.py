@@ -34,6 +34,7 @@ from tests.e2e.jobs import (
     track,
     write,
 )
+from tests.parts import lanes
 
 PAGE = 4096
 
@@ -80,7 +81,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
     unmount(place)
 
 
-@pytest.mark.parametrize("full_at", ["features", "record", "report"])
+@pytest.mark.parametrize("full_at", lanes("features", "record", "report"))
 def test_a_full_disk_ends_the_job_with_a_clear_line(
     full_at: str, finished: Path, small_disk: Callable[[int], Path]
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import confluent_kafka
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from pipelines.cli.main import main
 from tests.e2e.clusters import LocalCluster, make_topics
@@ -70,6 +71,7 @@ def start(live: Live, *flags: str) -> str:
     return done.stdout.split("(")[1].split(")")[0]
 
 
+@pytest.mark.nightly
 def test_silence_a_wrong_first_row_a_reset_and_other_limits_at_resume(
     cluster: LocalCluster,
 ) -> None:

@@ -28,6 +28,7 @@ from tests.e2e.jobs import (
     track,
     write,
 )
+from tests.parts import lanes
 from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 from transforms.learn import plan
 from transforms.partition import blocks, large
@@ -128,7 +129,7 @@ def test_the_results_are_those_of_a_runner(
     ],
     ids=["all", "disorder", "duplicates"],
 )
-@pytest.mark.parametrize("most", [4 << 10, 64 << 10], ids=["runs", "groups"])
+@pytest.mark.parametrize("most", lanes(4 << 10, 64 << 10), ids=["runs", "groups"])
 def test_models_larger_than_memory(
     most: int,
     flags: tuple[str, ...],

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.report import write_report
-from tests.parts import missing
+from tests.parts import lanes, missing
 from tests.report_inputs import episode, made
 from tests.report_runs import (
     HOSTILE,
@@ -224,7 +224,7 @@ def test_everything_is_drawn_and_nothing_goes_wrong(tmp_path: Path, look: Look, 
     assert seen["images"] == "0"
 
 
-@pytest.mark.parametrize("size", ["390,1600", "1280,1600"])
+@pytest.mark.parametrize("size", lanes("390,1600", "1280,1600"))
 def test_an_opened_device_shows_its_channels_and_its_features(
     tmp_path: Path, look: Look, size: str
 ) -> None:
@@ -275,7 +275,7 @@ def test_an_opened_device_shows_its_channels_and_its_features(
     assert seen["data-other"] == "0"
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", lanes(False, True))
 def test_windows_predictions_and_alerts_are_drawn(tmp_path: Path, look: Look, dark: bool) -> None:
     other = recordings(400).set_column(0, "model_id", pa.array([HOSTILE] * 400))
     parts = all_parts({"m1": 3000, HOSTILE: 400})
@@ -575,7 +575,7 @@ def test_the_fleet_over_time_can_be_read_and_leads_to_a_model(tmp_path: Path, lo
     assert seen["data-hash"] == "#model=pump%201%2F2%20%C3%BC"
 
 
-@pytest.mark.parametrize("width", [390, 768])
+@pytest.mark.parametrize("width", lanes(390, 768))
 def test_a_narrow_window_needs_no_scrolling_sideways(
     tmp_path: Path, look: Look, width: int
 ) -> None:

@@ -8,6 +8,7 @@ import confluent_kafka
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from kerneltrack import codec
 from kerneltrack.learners.common.inputs import inputs_of
@@ -35,6 +36,7 @@ def moved_on(table: pa.Table, rows: int) -> pa.Table:
     return table.set_column(table.schema.get_field_index("index"), "index", index)
 
 
+@pytest.mark.nightly
 def test_a_model_is_reset_and_another_one_replaced(
     cluster: LocalCluster, sample: Path, tmp_path: Path
 ) -> None:

@@ -99,6 +99,8 @@ QUESTIONS = {
 }
 LEAST, PLACES = 0.9, 3
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

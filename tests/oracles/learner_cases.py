@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -92,14 +93,29 @@ def title(spec: LearnerSpec) -> str:
     return "-".join([spec.learner, *odd])
 
 
-every_spec = pytest.mark.parametrize("spec", SPECS, ids=title)
-every_classifier = pytest.mark.parametrize(
-    "spec", [spec for spec in SPECS if spec.classifies], ids=title
-)
+def lanes(specs: Iterable[LearnerSpec]) -> list[Any]:
+    """Return learners as parameters; those that only vary one before are of the nightly lane.
+
+    With each change runs each learner, with classes and with targets, and each setting that all
+    learners share.
+    """
+    shown: set[Any] = set()
+    params = []
+    for spec in specs:
+        shows: set[Any] = {(spec.learner, spec.classifies)}
+        plain = type(spec)()
+        shows |= {name for name in SHARED if getattr(spec, name, 0) != getattr(plain, name, 0)}
+        marks = (pytest.mark.nightly,) if shows <= shown else ()
+        params.append(pytest.param(spec, marks=marks, id=title(spec)))
+        shown |= shows
+    return params
 
 
+SHARED = ("intervals", "class_weight", "costs", "max_classes")
+every_spec = pytest.mark.parametrize("spec", lanes(SPECS))
+every_classifier = pytest.mark.parametrize("spec", lanes(spec for spec in SPECS if spec.classifies))
 every_regressor = pytest.mark.parametrize(
-    "spec", [spec for spec in SPECS if not spec.classifies], ids=title
+    "spec", lanes(spec for spec in SPECS if not spec.classifies)
 )
 
 

@@ -88,7 +88,7 @@ def by_blocks(rows: dict[str, Rows], order: Order, **work: Any) -> Outcome:
     return outcome.in_order()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.builds(
         lambda waits, jump, rows, again, hold: Order(

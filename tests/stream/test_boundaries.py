@@ -30,6 +30,7 @@ from kerneltrack.time_units import day_of
 from kerneltrack.trackers import OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import state_bytes
+from tests.parts import lanes
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -281,7 +282,7 @@ def test_wrong_distances_of_boundaries_are_refused(every: Any) -> None:
 
 
 @pytest.mark.parametrize("order", [BOUNDED, LIVE, Order(max_disorder=0, hold_for=HOLD)])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", lanes(0, 1))
 def test_a_job_goes_on_from_every_boundary(seed: int, order: Order, tmp_path: Path) -> None:
     rows = sensor(120, seed, whole=seed == 0)
     whole = step_through(elements_of(arriving(rows, order, seed)), order=order, **ASKED)
@@ -322,7 +323,7 @@ def test_a_job_goes_on_from_every_boundary(seed: int, order: Order, tmp_path: Pa
 
 
 @pytest.mark.parametrize("order", [BOUNDED, LIVE, Order(max_disorder=0, hold_for=HOLD)])
-@pytest.mark.parametrize("place", [30, 33, 60, 61, 110])
+@pytest.mark.parametrize("place", lanes(33, 30, 60, 61, 110))
 def test_a_job_goes_on_from_where_another_ended(place: int, order: Order, tmp_path: Path) -> None:
     """Also with windows that were open at the end: the second job gives them whole."""
     rows = sensor(120, seed=3)

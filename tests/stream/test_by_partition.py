@@ -158,8 +158,21 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 }
 
 
+PARTS_OF_ALL = (
+    *("extras", "reference", "windows", "few rows of windows", "drift", "drift and reference"),
+    *("reference and learner", "covariance"),
+)
+"""Each night: with each change all of them run at once."""
+
+
 @pytest.mark.parametrize(
-    ("name", "partitions"), [("all", 1), ("all", PARTITIONS), *((name, 5) for name in CASES)]
+    ("name", "partitions"),
+    [
+        *(("all", 1), ("all", 5), ("plain", 5), ("learner", 5), ("sliding", 5)),
+        *(("duplicates", 5), ("merge", 5), ("hold", 5)),
+        pytest.param("all", PARTITIONS, marks=pytest.mark.nightly),
+        *(pytest.param(name, 5, marks=pytest.mark.nightly) for name in PARTS_OF_ALL),
+    ],
 )
 def test_the_results_are_those_of_the_stateful_steps(name: str, partitions: int) -> None:
     work, learns = CASES[name]

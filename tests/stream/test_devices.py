@@ -112,7 +112,7 @@ def cut_up(rows: dict[str, Rows], max_disorder: float, sizes: list[int], seed: i
     return elements
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.sampled_from(ORDERS),
     st.sampled_from([HELD, UNTIL]),

@@ -34,6 +34,7 @@ from kerneltrack.snapshots.header import packed_state
 from kerneltrack.snapshots.references import GivenReferences
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.tuning import Candidate, Stretch, try_out
+from tests.parts import crossed
 from tests.stream.running import SECOND, Element, Step
 from tests.unit import test_rounds as rounds
 from tests.unit.test_rounds import REFERENCE, TRACKERS, work_of
@@ -193,8 +194,7 @@ def write(
     return str(folder)
 
 
-@pytest.mark.parametrize("companion", COMPANIONS)
-@pytest.mark.parametrize("tracker", TRACKERS)
+@pytest.mark.parametrize(("tracker", "companion"), crossed(TRACKERS, COMPANIONS))
 def test_neighbours_change_no_byte(
     tracker: str, companion: str, given: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,8 +360,7 @@ def doors(
     yield "tuning", lambda: try_out(Candidate("", work.spec, learner), [stretch])
 
 
-@pytest.mark.parametrize("companion", COMPANIONS)
-@pytest.mark.parametrize("tracker", TRACKERS)
+@pytest.mark.parametrize(("tracker", "companion"), crossed(TRACKERS, COMPANIONS))
 def test_one_function_takes_all_rows(
     tracker: str, companion: str, given: str, tmp_path: Path
 ) -> None:

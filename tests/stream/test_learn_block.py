@@ -17,6 +17,7 @@ from kerneltrack.learners.common.kept_classes import MAX_NAME, names_of
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.snapshots.folder import SnapshotFolder
 from tests.oracles.learner_cases import WIDTH, every_spec
+from tests.parts import lanes
 from tests.stream.test_learn_warm import write_folder
 from transforms.chunks import Chunk, matrix_column
 from transforms.learn.inputs import narrow, narrow_labels
@@ -295,7 +296,7 @@ def late_labels(classifies: bool) -> dict[str, Chunk]:
 
 
 @pytest.mark.parametrize("settings", [{}, {"window": 9.0, "snapshot_every": 20.0}])
-@pytest.mark.parametrize("most", [1, 12, 1000])
+@pytest.mark.parametrize("most", lanes(12, 1, 1000))
 @pytest.mark.parametrize("spec", SPECS, ids=IDS)
 def test_labels_that_come_late(spec: LearnerSpec, most: int, settings: dict[str, Any]) -> None:
     spec = dataclasses.replace(spec, inputs="features")

@@ -214,6 +214,7 @@ def test_kubernetes_accepts() -> None:
     assert found == sum(len(documents(path)) for path in paths)
 
 
+@pytest.mark.nightly
 def test_kubernetes_refuses_what_is_misspelt(tmp_path: Path) -> None:
     validate = program("kubernetes-validate", "kubernetes-validate")
     path = tmp_path / "job.yaml"
@@ -275,6 +276,7 @@ def complaints(jsonschema: Any, document: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.live
+@pytest.mark.nightly
 def test_the_operator_accepts_the_flink_deployment() -> None:
     jsonschema = module("jsonschema", "kubernetes-validate, which needs it")
     deployment = resources()["FlinkDeployment", "kerneltrack"]

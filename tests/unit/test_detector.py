@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from kerneltrack import OKFEBSpec
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import Episode, ReferenceDetector, ReferenceSpec, find_episodes, reference
+from tests.parts import lanes
 from transforms.track.transform import TrackSubspace
 
 Array = npt.NDArray[np.float64]
@@ -192,8 +193,8 @@ def test_a_lasting_fault_is_found_row_by_row() -> None:
     assert (sum(found[:200]), sum(found[230:])) == (0, 170)
 
 
-@pytest.mark.parametrize("share", [0.05, 0.1])
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("share", lanes(0.1, 0.05))
+@pytest.mark.parametrize("width", lanes(3, 1))
 def test_new_normal_rows_keep_the_contamination(share: float, width: int) -> None:
     found = []
     for seed in range(30):

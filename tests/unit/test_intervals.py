@@ -16,6 +16,7 @@ from kerneltrack.learners.common.board import of_intervals
 from kerneltrack.learners.common.label_sets import flags_of, joined, of_sets, sets_of
 from kerneltrack.registry import get_learner, parse_learner_spec
 from tests.oracles.learner_cases import stream
+from tests.parts import lanes
 
 SKIPPED = 100
 """Rows that are scored for nobody: the bound begins with the first error."""
@@ -84,7 +85,7 @@ KINDS = ("still", "heavy tails", "jumps of size", "slow growth", "drift", "skewe
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
+@pytest.mark.parametrize("coverage", lanes(0.9, 0.5, 0.8, 0.95))
 @pytest.mark.parametrize(
     "kind_of", [RidgeSpec, LMSSpec, POLKSpec, AutoSpec], ids=lambda kind: kind.learner
 )
@@ -157,7 +158,7 @@ def drifting(kind: str, seed: int, count: int = 6_000) -> tuple[FloatArray, list
 
 
 @pytest.mark.parametrize("kind", ["still", "turns", "jumps", "late class", "noisier"])
-@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("coverage", lanes(0.9, 0.5, 0.8, 0.95, 0.99))
 @pytest.mark.parametrize(
     "kind_of", [RidgeSpec, HingeSpec, POLKSpec, AutoSpec], ids=lambda kind: kind.learner
 )
@@ -174,7 +175,7 @@ def test_the_stated_share_of_labels_is_in_sets(
 
 
 @pytest.mark.parametrize("order", [0, 1])
-@pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])
+@pytest.mark.parametrize("coverage", lanes(0.9, 0.8, 0.95))
 @pytest.mark.parametrize("kind_of", [RidgeSpec, HingeSpec, AutoSpec], ids=lambda kind: kind.learner)
 def test_a_learner_that_improves_soon_does_not_hold_too_many(
     order: int, coverage: float, kind_of: type[LearnerSpec]

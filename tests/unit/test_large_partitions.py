@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.snapshots.packed import slot_of
+from tests.parts import lanes
 from transforms.chunks import Chunk, matrix_column
 from transforms.partition import large
 from transforms.partition.shuffle import MODEL, Spread, read_slots, sort_rows
@@ -109,7 +110,7 @@ def test_the_size_of_slots_is_about_that_of_their_rows(tmp_path: Path) -> None:
     assert large.size_of([], {0}) == 0
 
 
-@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("ordered", lanes(False, True))
 def test_memory_is_bounded(ordered: bool, tmp_path: Path) -> None:
     """A model of 36 MB with a limit of 1 MB: in memory at a time are blocks of its runs."""
     count, most = 100_000, 1 << 20

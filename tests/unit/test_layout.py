@@ -229,6 +229,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
+@pytest.mark.nightly
 def test_the_wheel_carries_the_packages_only(wheel: zipfile.ZipFile) -> None:
     content = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assets = {
@@ -252,6 +253,7 @@ def test_the_wheel_carries_the_packages_only(wheel: zipfile.ZipFile) -> None:
     assert content == {*MODULES, *assets, *stubs, *typed, *loops}
 
 
+@pytest.mark.nightly
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     version = re.search(
         r'^__version__ = "(.+)"$', (ROOT / "kerneltrack" / "__init__.py").read_text("utf-8"), re.M

@@ -17,6 +17,7 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.header import PackedState
 from kerneltrack.snapshots.packed import PackedFile, PackedWriter
 from tests.crafted_states import TRACKERS, cases, crafted
+from tests.parts import lanes
 from tests.unit.test_packed import MODELS, SPEC, tracker, write_folder
 
 TRIALS = 60
@@ -53,7 +54,7 @@ def assert_same(one: codec.Snapshot, other: codec.Snapshot) -> None:
         assert b.flags.c_contiguous
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own", lanes(False, True))
 @pytest.mark.parametrize("name", TRACKERS)
 def test_crafted_states_are_taken_or_refused_as_one_by_one(
     name: str, own: bool, tmp_path: Path

@@ -26,6 +26,7 @@ SCHEMAS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_files_are_as_their_schemas_say(schema: str) -> None:
     assert SCHEMAS[schema]

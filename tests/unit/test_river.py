@@ -43,12 +43,13 @@ def cases() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "CreditCard", _Cards)
         for estimator in ESTIMATORS:
-            for params in estimator._unit_test_params():
+            for place, params in enumerate(estimator._unit_test_params()):
+                marks = (pytest.mark.nightly,) if place else ()
                 model = estimator(**params)
                 for number, check in enumerate(checks.yield_checks(model)):
                     of = params.get("tracker", params.get("learner", "default"))
                     name = f"{estimator.__name__}-{of}-{number}"
-                    yield pytest.param(model, check, id=f"{name}-{check.__name__}")
+                    yield pytest.param(model, check, marks=marks, id=f"{name}-{check.__name__}")
 
 
 @pytest.mark.parametrize(("model", "check"), list(cases()))

@@ -138,7 +138,7 @@ def save(path: Path, content: str | bytes) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=10)
 @given(table=TABLES)
 @pytest.mark.parametrize("ending", WRITERS)
 def test_one_file_or_one_for_each_device(

@@ -90,6 +90,7 @@ def test_times_are_listed_from_three_times_as_long_on_and_on_the_same_machine(
     assert bool(list(short.moved("t", before, elsewhere))) is not timed
 
 
+@pytest.mark.nightly
 def test_times_alone_do_not_decide(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +110,7 @@ def test_times_alone_do_not_decide(
     assert "nothing moved" in out and f"{len(rows)} times more than 3 times" in out
 
 
+@pytest.mark.nightly
 def test_a_run_is_compared_and_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -114,16 +115,30 @@ PAIRS: dict[str, SubspaceSpec] = {
 """They take rows of two columns at least."""
 SPECS |= PAIRS
 SPECS |= {name: TRACKERS.spec_type(name)(**SMALL) for name in TRACKERS if name not in SPECS}
+VARIED = {
+    *("okfeb-rate", "okfeb-moving", "okfeb-raw", "okfe-paper", "okfe-full", "okfe-following"),
+    *("covariance-leverage", "covariance-rate", "covariance-raw", "covariance-wide"),
+    *("covariance-following-chosen", "oana-still", "oana-raw", "oana-filling", "oana-following"),
+    *("dskpca-raw", "rows-raw", "rows-following"),
+}
+"""Further settings of what others show with each change: for the nightly lane."""
+
+
+def lanes(names: Iterable[str]) -> list[Any]:
+    """Return names of settings as parameters, with their lanes."""
+    night = (pytest.mark.nightly,)
+    return [pytest.param(name, marks=night if name in VARIED else (), id=name) for name in names]
+
+
 ROWS = walk(seed=7, count=120, width=3)
 EXTRAS = ("q", "s", "x")
 LARGE = ("okfe", "okfe-paper", "oana-filling")
 """They store a hundred rows: s, of their kernel matrix's root, takes most of their time."""
 
 
-@pytest.fixture(params=list(SPECS.values()), ids=list(SPECS))
+@pytest.fixture(params=lanes(SPECS))
 def spec(request: pytest.FixtureRequest) -> SubspaceSpec:
-    chosen: SubspaceSpec = request.param
-    return chosen
+    return SPECS[request.param]
 
 
 def begin(spec: SubspaceSpec, rows: Array = ROWS) -> tuple[Any, Any]:
@@ -193,12 +208,12 @@ def test_update_writes_neither_state_nor_rows(spec: SubspaceSpec) -> None:
 
 @settings(max_examples=15)
 @given(cuts=st.lists(st.integers(0, len(ROWS)), max_size=12))
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", lanes(SPECS))
 def test_the_same_bytes_however_rows_are_cut(name: str, cuts: list[int]) -> None:
     assert_same_bytes(name, cuts, extras_of(name))
 
 
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize("name", lanes(LARGE))
 def test_the_same_bytes_of_s_of_many_stored_rows(name: str) -> None:
     assert_same_bytes(name, [1, 40, 40, 100], EXTRAS)
 
@@ -223,7 +238,7 @@ def assert_same_bytes(name: str, cuts: list[int], extras: tuple[str, ...]) -> No
 
 @settings(max_examples=10)
 @given(cut=st.integers(0, len(ROWS)))
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", lanes(SPECS))
 def test_the_codec_mid_stream_changes_nothing(name: str, cut: int) -> None:
     spec = SPECS[name]
     tracker, state = begin(spec)

@@ -20,7 +20,7 @@ from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.loop import Pieces
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import feature_bytes, raw, state_bytes, walk
-from tests.unit.test_tracker_contract import LARGE, SMALL
+from tests.unit.test_tracker_contract import LARGE, SMALL, lanes
 from tests.unit.test_tracker_contract import SPECS as UNTIMED
 
 Array = npt.NDArray[np.float64]
@@ -101,7 +101,7 @@ def run_each(
 
 @settings(max_examples=12)
 @given(data=st.data(), models=models_of)
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", lanes(SPECS))
 def test_many_at_once_are_each_alone(name: str, data: st.DataObject, models: list[Model]) -> None:
     spec, extras = SPECS[name], extras_of(name)
     tracker = get_tracker(spec.tracker)
@@ -130,7 +130,7 @@ def test_many_at_once_are_each_alone(name: str, data: st.DataObject, models: lis
 
 @settings(max_examples=10)
 @given(data=st.data(), models=models_of)
-@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("name", lanes(WINDOWED))
 def test_windows_go_along_as_alone(name: str, data: st.DataObject, models: list[Model]) -> None:
     spec, extras, moving = SPECS[name], extras_of(name), MovingWindow(8)
     alone = [begin(spec, model) for model in models]
@@ -151,7 +151,7 @@ def test_windows_go_along_as_alone(name: str, data: st.DataObject, models: list[
             alone[place], windows[place] = state, window
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", lanes(SPECS))
 def test_pieces_of_one_model_run_in_their_order(name: str) -> None:
     spec = SPECS[name]
     tracker, rows = get_tracker(spec.tracker), walk(3, 60, WIDTH)
@@ -173,7 +173,7 @@ def test_pieces_of_one_model_run_in_their_order(name: str) -> None:
     assert feature_bytes(rest, slice(20, 60)) == feature_bytes(of_second, slice(20, 60))
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", lanes(SPECS))
 def test_one_damaged_model_of_fifty_costs_no_other(name: str) -> None:
     spec = SPECS[name]
     rows = np.concatenate([walk(seed, 6, WIDTH) for seed in range(50)])
@@ -198,7 +198,7 @@ def test_one_damaged_model_of_fifty_costs_no_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("keys", [None, ["x", "y", "", "x", "ß"]])
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", lanes(SPECS))
 def test_models_begin_together_as_alone(name: str, keys: list[str] | None) -> None:
     spec = SPECS[name]
     tracker, rows = get_tracker(spec.tracker), walk(4, 120, WIDTH)
@@ -212,7 +212,7 @@ def test_models_begin_together_as_alone(name: str, keys: list[str] | None) -> No
         tracker.init_each(spec, np.full((9, WIDTH), np.nan), np.array([0]), np.array([9]))
 
 
-@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("name", lanes(FIXED))
 def test_tables_are_written_in_place(name: str) -> None:
     spec = SPECS[name]
     tracker, rows = get_tracker(spec.tracker), walk(5, 40, WIDTH)
@@ -230,7 +230,7 @@ def test_tables_are_written_in_place(name: str) -> None:
         tracker.pack_table(spec, WIDTH, table[:, 8:])
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", lanes(SPECS))
 def test_results_go_to_room_that_is_given(name: str) -> None:
     spec = SPECS[name]
     tracker, rows = get_tracker(spec.tracker), walk(6, 40, WIDTH)
@@ -248,7 +248,7 @@ def test_results_go_to_room_that_is_given(name: str) -> None:
             tracker.run(spec, block, pieces, out=other)
 
 
-@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.parametrize("name", lanes(WINDOWED))
 def test_windows_that_do_not_fit_are_an_error(name: str) -> None:
     spec, moving = SPECS[name], MovingWindow(8)
     tracker, rows = get_tracker(spec.tracker), walk(6, 40, WIDTH)
@@ -268,7 +268,7 @@ def test_windows_that_do_not_fit_are_an_error(name: str) -> None:
         moving.run(spec, block, windows, pieces, out=tracker.room(spec, 41))
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", lanes(SPECS))
 def test_what_does_not_fit_is_an_error(name: str) -> None:
     spec = SPECS[name]
     tracker, rows = get_tracker(spec.tracker), walk(6, 10, WIDTH)
@@ -295,7 +295,7 @@ def test_what_does_not_fit_is_an_error(name: str) -> None:
         tracker.pack(spec, [])
 
 
-@pytest.mark.parametrize("name", [name for name in FIXED if SPECS[name].tracker != "rows"])
+@pytest.mark.parametrize("name", lanes(name for name in FIXED if SPECS[name].tracker != "rows"))
 def test_states_of_another_spec_are_refused(name: str) -> None:
     spec = SPECS[name]
     other = dataclasses.replace(spec, novelty_window=spec.novelty_window + 1)
