@@ -16,6 +16,7 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.false_share import check_share
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
@@ -73,6 +74,7 @@ class Job:
         periods: How devices are compared with their past and with each other, by period; None: they
             are not.
         silent_after: Time without a row after which a device is silent, or "auto"; None: none is.
+        fleet_false_share: Share of the list's devices that are false, at most; None: no list.
         given: Where models take their references from; None: of their own first rows.
         quiet: Times at which rows are not compared with references.
         learner: The learner's spec, if labels are to be learned.
@@ -95,6 +97,7 @@ class Job:
     reference: ReferenceSpec | None = None
     periods: PeriodsSpec | None = None
     silent_after: str | None = None
+    fleet_false_share: float | None = None
     given: GivenReferences | None = None
     quiet: QuietTimes | None = None
     learner: LearnerSpec | None = None
@@ -137,6 +140,7 @@ class Job:
             devices=self.devices,
             periods=self.periods is not None,
             silent=self.silent_after is not None,
+            listed=self.fleet_false_share is not None,
             learner=self.learner,
             late=self.late is not None,
             metrics_window=self.metrics_window is not None,
@@ -213,6 +217,7 @@ def job_from_flags(
         reference=spec_options.reference_from_flags(args, given.spec if given else None, columns),
         periods=spec_options.periods_from_flags(args),
         silent_after=getattr(args, "silent_after", None),
+        fleet_false_share=getattr(args, "fleet_false_share", None),
         quiet=_quiet_of(args, columns.options.time_zone),
         given=given,
         learner=learner,
@@ -241,6 +246,10 @@ def job_from_flags(
         if not has_time:
             allowed = "the column of event times: --silent-after needs them"
             raise ConfigError("--time", None, allowed)
+    if job.fleet_false_share is not None:
+        check_share("--fleet-false-share", job.fleet_false_share)
+        if job.reference is None:
+            refuse_without(args, "fleet_false_share", ["reference"])
     if columns.unseen and (job.reference is None or job.reference.condition is None):
         allowed = f"a condition, as the run before had one: {', '.join(columns.unseen)} is not seen"
         raise ConfigError("--only-while", None, allowed)

@@ -93,6 +93,7 @@ def columns() -> Iterator[str]:
     every |= {
         "periods": True,
         "silent": True,
+        "listed": True,
         "late": True,
         "metrics_window": True,
         "in_order": True,
@@ -216,7 +217,7 @@ def record() -> Iterator[str]:
         pq.write_table(table, f"{folder}/rows.parquet")
         columns = ["--model-id", "id", "--time", "time", "--label", "label"]
         asked = ["--reference", "first", "--drift", "--window", "60", "--learner", "ridge"]
-        asked += ["--periods", "day", "--silent-after", "auto"]
+        asked += ["--periods", "day", "--silent-after", "auto", "--fleet-false-share", ".2"]
         place = [f"{folder}/rows.parquet", "--output", f"{folder}/out", "--no-progress"]
         with redirect_stdout(io.StringIO()):
             code = main(["track", *place, *columns, *asked, "--workers", "1"])

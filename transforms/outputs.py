@@ -33,6 +33,7 @@ PERIODS = "periods"
 DIFFERENCES = "differences"
 SILENT = "silent"
 INCIDENTS = "incidents"
+LISTED = "listed"
 LATE = "late"
 LOST_LABELS = "lost_labels"
 DEAD_LETTERS = "dead-letters"
@@ -57,6 +58,7 @@ class Asked(NamedTuple):
         devices: Whether the state of each device is asked for.
         periods: Whether devices are compared by period.
         silent: Whether devices that send nothing are asked for.
+        listed: Whether a list with a stated share of false devices is asked for.
         learner: The learner's spec, if there is one.
         late: Whether labels come by themselves.
         metrics_window: Whether the learner's metrics have windows.
@@ -75,6 +77,7 @@ class Asked(NamedTuple):
     devices: bool = False
     periods: bool = False
     silent: bool = False
+    listed: bool = False
     learner: LearnerSpec | None = None
     late: bool = False
     metrics_window: bool = False
@@ -284,6 +287,13 @@ OUTPUTS = (
         columns=lambda asked: _schemas().INCIDENTS_SCHEMA,
         setting="reference",
         when=lambda asked: asked.has_time,
+    ),
+    Output(
+        name=LISTED,
+        about="devices that were off, and which of them are on the list of a stated false share",
+        steps=(END,),
+        columns=lambda asked: _schemas().LISTED_SCHEMA,
+        setting="listed",
     ),
 )
 

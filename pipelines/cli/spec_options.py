@@ -243,6 +243,16 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "for incidents in each, too. [default: all devices are one fleet]",
     )
     PERIODS.add_flags(group)
+    group = parser.add_argument_group("fleet", "Which of the devices that are off are surely so?")
+    group.add_argument(
+        "--fleet-false-share",
+        default=None,
+        type=float,
+        metavar="SHARE",
+        help="List devices that were off so that at most this share of the list is false on "
+        "average, as far as each device keeps the stated rate of false alarms "
+        "(--reference-false-alarms). The share is above 0 and below 1. [default: no list]",
+    )
     others = parser.add_argument_group("quiet times and silent devices")
     add_quiet_flag(others)
     add_silent_flag(

@@ -24,6 +24,7 @@ from pipelines.job import say
 from pipelines.report.clock import UTC_CLOCK, clock_of
 from pipelines.report.data.files import read_run
 from pipelines.report.data.incidents import lines_of_open
+from pipelines.report.data.listed import listed_lines
 from pipelines.run_folder import RUN
 from pipelines.topics.options import client_settings
 
@@ -127,21 +128,22 @@ class _Shown:
         elif not lines and self._topic is not None:
             texts = iter([f"{self._topic} has no state of a device yet: is it a --devices-topic?"])
         else:
-            incidents: list[str] = []
+            of_fleet: list[str] = []
             if self._folder is not None:
-                incidents = lines_of_open(self._folder, len(lines), self._clock)
-            texts = self._table(lines, incidents)
+                of_fleet = listed_lines(self._folder, read_run(self._folder))
+                of_fleet += lines_of_open(self._folder, len(lines), self._clock)
+            texts = self._table(lines, of_fleet)
         if self._clears and not self._json:
             sys.stdout.write(_CLEAR)
         sys.stdout.writelines(f"{text}\n" for text in texts)
         sys.stdout.flush()
 
-    def _table(self, lines: list[Line], incidents: list[str]) -> Iterator[str]:
+    def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""
         states, left = self._states, 0
         if states is None and sys.stdout.isatty():
             states, left = shown_on(shutil.get_terminal_size().lines, lines)
-        yield from table_of(lines, self._until, states, self._clock, incidents)
+        yield from table_of(lines, self._until, states, self._clock, of_fleet)
         if left:
             yield f"{left:,} more {'is' if left == 1 else 'are'} well: --state well lists them"
 

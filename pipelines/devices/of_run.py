@@ -32,6 +32,7 @@ from pipelines.report.data.files import (
     read_run,
 )
 from pipelines.report.data.lasting import LastingChanges
+from pipelines.report.data.listed import listed_of
 from pipelines.report.data.silent import silent_of
 from transforms.outputs import EPISODES, FEATURES, SILENT
 
@@ -47,7 +48,8 @@ _GIVEN = "reference_from"
 def lines_of_run(output: str) -> list[Line]:
     """Return what is known of each device that has features, after its last row.
 
-    The fields are those of the devices topic. `since` of a device without episodes is null.
+    The fields are those of the devices topic. `since` of a device without episodes is null. With
+    a list of a stated false share there is `listed`, too: whether the device is on it.
 
     Args:
         output: The run's folder.
@@ -75,7 +77,11 @@ def lines_of_run(output: str) -> list[Line]:
         line = _line(run, row, episodes.get(name), changed.get(name))
         lines.append(_by_day(line, by_day.get(name), run))
     _mark_quiet(run, newest.rows(), lines)
-    return [_silent(line) if line["model_id"] in still else line for line in lines]
+    lines = [_silent(line) if line["model_id"] in still else line for line in lines]
+    listed = listed_of(output, run)
+    if listed is None:
+        return lines
+    return [{**line, "listed": line["model_id"] in listed} for line in lines]
 
 
 def _mark_quiet(run: Mapping[str, Any], rows: Iterator[Line], lines: Sequence[Line]) -> None:

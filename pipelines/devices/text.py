@@ -73,7 +73,7 @@ def table_of(
     calibrated_from: str | None,
     states: Collection[str] | None = None,
     clock: SiteClock = UTC_CLOCK,
-    incidents: Sequence[str] = (),
+    of_fleet: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield a line that counts all devices by state, and a table with a line for each device.
 
@@ -82,14 +82,20 @@ def table_of(
         calibrated_from: Until when devices calibrate; None if that is not known.
         states: States of the devices in the table; None: all.
         clock: By which times are shown.
-        incidents: Lines of incidents, which stand before the table.
+        of_fleet: Lines of the list and of incidents, which stand before the table.
     """
     yield _total(lines)
-    yield from incidents
+    yield from of_fleet
     listed = [line for line in lines if states is None or line["state"] in states]
     if not listed:
         return
-    cells = [_HEAD, *(_cells(line, calibrated_from, clock) for line in listed)]
+    cells: list[tuple[str, ...]] = [
+        _HEAD,
+        *(_cells(line, calibrated_from, clock) for line in listed),
+    ]
+    if "listed" in listed[0]:
+        marks = ["listed", *("yes" if line["listed"] else "" for line in listed)]
+        cells = [(*row, mark) for row, mark in zip(cells, marks, strict=True)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         texts = (text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -108,12 +114,14 @@ def csv_of(
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow((*_HEAD[:4], "severity", *_HEAD[4:]))
+    has_list = any("listed" in line for line in lines)
+    writer.writerow((*_HEAD[:4], "severity", *_HEAD[4:], *(["listed"] if has_list else [])))
     for line in lines:
         if states is None or line["state"] in states:
             device, state, since, kind, channels, last = _cells(line, None, clock, whole=True)
             severity = line["severity"] if kind and line["severity"] is not None else ""
-            writer.writerow((device, state, since, kind, severity, channels, last))
+            mark = [str(line["listed"]).lower()] if has_list else []
+            writer.writerow((device, state, since, kind, severity, channels, last, *mark))
     yield from text.getvalue().splitlines()
 
 

@@ -41,7 +41,7 @@ def find_incidents(
     """
     if reference is None or not span:
         return {}
-    first, last = _ends_of_episodes(output)
+    first, last = ends_of_episodes(output)
     began = [
         Began(*key, line["detected"])
         for key, line in first.items()
@@ -56,7 +56,7 @@ def find_incidents(
     return {INCIDENTS: about}
 
 
-def _ends_of_episodes(
+def ends_of_episodes(
     output: str,
 ) -> tuple[dict[tuple[str, int], dict[str, Any]], dict[tuple[str, int], dict[str, Any]]]:
     """Return the first and the last line of each episode: what it was noticed as, and became."""

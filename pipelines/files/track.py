@@ -23,6 +23,7 @@ from pipelines.cli import input_options
 from pipelines.cli.command_line import flags_named
 from pipelines.files import outcome, output_folder, partitioned
 from pipelines.files.differences import difference_lines, find_differences
+from pipelines.files.false_share import find_listed
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.groups import groups_of
 from pipelines.files.incidents import find_incidents, incident_lines
@@ -52,6 +53,7 @@ from pipelines.job_spec import Job, job_from_flags, transform_of
 from pipelines.report import write_report
 from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
+from pipelines.report.data.listed import listed_lines
 from transforms.metrics import UNREFERENCED
 from transforms.outputs import FEATURES
 from transforms.read.files import ReadChunks
@@ -106,10 +108,10 @@ def _of_the_fleet(
     span: Mapping[str, Any],
     found: Mapping[str, int | float],
 ) -> dict[str, Any]:
-    """Compare the devices by period, if that is asked for, and find incidents, by group as well.
+    """Compare the devices by period, find incidents, by group as well, and list who was off.
 
     Returns:
-        What the record says of both.
+        What the record says of these.
     """
     groups: Mapping[str, str] | None = None
     if job.quiet is not None and job.quiet.groups:
@@ -121,7 +123,9 @@ def _of_the_fleet(
         differ = find_differences(args.output, job.periods, job.columns.channels, groups)
     is_new = job.given is None and job.before is None
     rows = found["rows_out"] / max(found["models"], 1) if is_new else None
-    return {**differ, **find_incidents(args.output, job.reference, span, rows, groups)}
+    incidents = find_incidents(args.output, job.reference, span, rows, groups)
+    listed = find_listed(args.output, job.reference, job.fleet_false_share)
+    return {**differ, **incidents, **listed}
 
 
 def _causes(job: Job) -> list[str]:
@@ -265,6 +269,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             _why_unreferenced(job),
             own=job.given is None and args.warm_start is None,
         ),
+        *listed_lines(args.output, record),
         *incident_lines(args.output, record),
         *difference_lines(args.output, record),
         *silent_lines(args.output, record),

@@ -34,6 +34,7 @@ WHOLE = PLAIN._replace(
     devices=True,
     periods=True,
     silent=True,
+    listed=True,
     learner=RidgeSpec(),
     late=True,
     metrics_window=True,
@@ -56,7 +57,7 @@ def test_a_job_has_what_it_is_asked_for() -> None:
     every = ["mismatch", "alerts", "episodes", "predictions", "metrics"]
     assert names(WHOLE, *of_files) == ["features", "failures", "snapshots", *every]
     assert names(WHOLE, PERIOD) == ["periods"]
-    assert names(WHOLE, END) == ["neighbours", "differences", "silent", "incidents"]
+    assert names(WHOLE, END) == ["neighbours", "differences", "silent", "incidents", "listed"]
     assert names(PLAIN, PERIOD, END) == ["neighbours"]
     assert names(WHOLE, SCORER) == ["failures", "mismatch", "episodes", "scores"]
     live = WHOLE._replace(bounded=False)

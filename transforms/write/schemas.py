@@ -167,6 +167,20 @@ INCIDENTS_SCHEMA = pa.schema(
 those of its last line."""
 
 
+LISTED_SCHEMA = pa.schema(
+    [
+        pa.field("model_id", pa.string()),
+        pa.field("episodes", pa.int64()),
+        pa.field("expected", pa.float64()),
+        pa.field("e_value", pa.float64()),
+        pa.field("listed", pa.bool_()),
+    ]
+)
+"""A line for each device that was off: its `episodes`, how many are `expected` at most while it is
+well, the `e_value`, their ratio, and whether it is on the list: see
+`kerneltrack.monitor.false_share`."""
+
+
 def devices_schema(has_time: bool, width: int) -> pa.Schema:
     """Return the schema of what is known of each device, a line whenever that changes.
 

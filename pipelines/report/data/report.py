@@ -28,6 +28,7 @@ from pipelines.report.data.files import fields_of, parquet_files, read_batches
 from pipelines.report.data.heat import Heat, HeatRows, models_on_map
 from pipelines.report.data.incidents import Incident, incidents_of_run
 from pipelines.report.data.learning import LearningResults, learning_of
+from pipelines.report.data.listed import listed_of
 from pipelines.report.data.mismatch import MismatchWindows, mismatch_of
 from pipelines.report.data.models import ShownModels
 from pipelines.report.data.neighbours import Neighbours, fleet_of
@@ -62,6 +63,7 @@ class Report:
     alerts: AlertLines | None
     episodes: Episodes | None
     incidents: Sequence[Incident]
+    listed: frozenset[str] | None
     differences: Differences | None
     silent: Silent | None
     bands: Mapping[str, Sequence[Band]]
@@ -137,6 +139,7 @@ def report_of(
         alerts=alerts_of(output, choice),
         episodes=episodes,
         incidents=incidents_of_run(output, run),
+        listed=listed_of(output, run),
         differences=differences_of(output, run),
         silent=silent_of(output, run),
         bands=bands,

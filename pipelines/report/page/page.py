@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of
 from pipelines.report.data.channels import MOST_CHANNELS
 from pipelines.report.data.incidents import MOST_LISTED as MOST_INCIDENTS
+from pipelines.report.data.listed import listed_text
 from pipelines.report.data.neighbours import REASONS
 from pipelines.report.data.report import Report
 from pipelines.report.data.silent import MOST_LISTED
@@ -25,6 +26,7 @@ from pipelines.report.page.summary import (
     title_of,
 )
 from pipelines.report.text import counted, figure, percent, span
+from transforms.outputs import LISTED
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -73,6 +75,8 @@ def render_page(report: Report) -> str:
         alerts=report.alerts,
         episodes=report.episodes,
         incidents=report.incidents[-MOST_INCIDENTS:],
+        listed=report.listed,
+        listed_text=None if report.listed is None else listed_text(run[LISTED]),
         differences=report.differences,
         silent=report.silent,
         most_silent=MOST_LISTED,
