@@ -29,7 +29,7 @@ STEPS ?= 20000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env demo docs picture watch-demo live-demo test test-fast test-nightly sanitize fuzz simulate lint format typecheck check bench lock sbom clean
+.PHONY: help env spark demo docs picture watch-demo live-demo test test-fast test-nightly sanitize fuzz simulate lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -66,6 +66,10 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml kerneltrack/__init__.py CMake
 	@# What jobs import is compiled here, also where Python is told to write none of it down.
 	@env -u PYTHONDONTWRITEBYTECODE $(PY) -c 'import pipelines.files.pipeline, pipelines.live.stream'
 	@touch $@
+
+# 450 MB that one example and its test need: by itself, with a lock of its own.
+spark: env ## install pyspark, for examples/on_spark.py (Java 17)
+	@$(UV) pip install --quiet --python $(PY) --require-hashes --requirement requirements-spark.lock
 
 demo: env ## find the broken ones among 240 pumps; leaves a report in build/demo/
 	$(PY) samples/fleet.py build/fleet
@@ -158,12 +162,16 @@ check: lint ## run all that CI runs
 bench: env ## run short forms of all benchmarks, 20 minutes; names what moved (BENCH=--keep takes it over)
 	$(PY) -m benchmarks.short $(BENCH)
 
-lock: ## write requirements.lock anew from pyproject.toml (newer versions: LOCK_FLAGS=--upgrade)
+LOCKED := --universal --python-version 3.10 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-annotate --custom-compile-command 'make lock'
+
+lock: ## write the locks anew from pyproject.toml (newer versions: LOCK_FLAGS=--upgrade)
 	@'$(PYTHON)' -m venv build/lock
 	@build/lock/bin/python -m pip install --quiet 'uv>=0.9,<1'
-	build/lock/bin/uv pip compile --quiet --universal --python-version 3.10 --all-extras --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command 'make lock' \
+	build/lock/bin/uv pip compile --quiet $(LOCKED) --all-extras \
 		$(LOCK_FLAGS) --output-file requirements.lock pyproject.toml
+	build/lock/bin/uv pip compile --quiet $(LOCKED) --group spark --constraint requirements.lock \
+		$(LOCK_FLAGS) --output-file requirements-spark.lock
 
 sbom: env ## write build/sbom.json: all that requirements.lock installs, in CycloneDX's form
 	@mkdir -p build
