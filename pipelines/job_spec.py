@@ -20,6 +20,7 @@ from kerneltrack.monitor.false_share import check_share
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.monitor.rules import Rules
 from kerneltrack.monitor.silences import allowed_time
 from kerneltrack.monitor.spans import parse_moment
 from kerneltrack.settings import Range, check_number
@@ -41,6 +42,7 @@ from pipelines.cli.job_flags import (
     refuse_without,
 )
 from pipelines.cli.quiet_file import read_quiet
+from pipelines.cli.rule_flags import check_rules, rules_from_flags
 from pipelines.cli.setting_flags import FlagsOf
 from transforms import outputs
 from transforms.failures import Failures
@@ -77,6 +79,7 @@ class Job:
         fleet_false_share: Share of the list's devices that are false, at most; None: no list.
         given: Where models take their references from; None: of their own first rows.
         quiet: Times at which rows are not compared with references.
+        rules: Which episodes count.
         learner: The learner's spec, if labels are to be learned.
         late: How long rows wait for delayed labels; None: there are none.
         metrics_window: Seconds of the windows of the learner's metrics.
@@ -100,6 +103,7 @@ class Job:
     fleet_false_share: float | None = None
     given: GivenReferences | None = None
     quiet: QuietTimes | None = None
+    rules: Rules | None = None
     learner: LearnerSpec | None = None
     late: LateLabels | None = None
     metrics_window: float | None = None
@@ -137,6 +141,7 @@ class Job:
             measure=self.measure is not None,
             drift=self.drift is not None,
             reference=self.reference is not None,
+            rules=self.rules is not None,
             devices=self.devices,
             periods=self.periods is not None,
             silent=self.silent_after is not None,
@@ -219,6 +224,7 @@ def job_from_flags(
         silent_after=getattr(args, "silent_after", None),
         fleet_false_share=getattr(args, "fleet_false_share", None),
         quiet=_quiet_of(args, columns.options.time_zone),
+        rules=rules_from_flags(args, columns.channels),
         given=given,
         learner=learner,
         late=_late_from_flags(args, columns, learner, labels),
@@ -255,6 +261,7 @@ def job_from_flags(
         raise ConfigError("--only-while", None, allowed)
     if job.quiet is not None:
         _check_quiet(job, job.quiet)
+    check_rules(job.rules, job.reference)
     if job.before is not None:
         _check_before(job, job.before)
     if given is not None and job.reference is not None:
@@ -439,6 +446,7 @@ def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None
             reference=job.reference,
             given=job.given,
             quiet=job.quiet,
+            rules=job.rules,
             silent_after=silent_after,
             snapshot_every=job.snapshot_every,
             warm=job.start or job.before,

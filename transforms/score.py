@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Generator, Iterable, Iterator
 from functools import lru_cache
@@ -23,6 +24,7 @@ from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.reference import restarted
+from kerneltrack.monitor.rules import Rules
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, matrix_column
@@ -71,6 +73,7 @@ class ScoreRows(
         snapshots: Where the models are; the newest of each is taken.
         measure: Windows whose kernel mismatch is measured; event-time windows only.
         merge: Whether rows of one time are parts of one row (see `Order.duplicates`).
+        rules: Which episodes count, as of `TrackSubspace`.
 
     Raises:
         ConfigError: for a moving window, or a tracker that stores no rows to measure with.
@@ -82,6 +85,7 @@ class ScoreRows(
         measure: MeasureMismatch | None = None,
         *,
         merge: bool = False,
+        rules: Rules | None = None,
     ) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
@@ -92,6 +96,7 @@ class ScoreRows(
         self.snapshots = snapshots
         self.measure = measure
         self.merge = merge
+        self.rules = rules
 
     @property
     def in_order(self) -> bool:
@@ -114,7 +119,7 @@ class ScoreRows(
     def step(self) -> beam.DoFn:
         """Return the step itself: of chunks, or of all chunks of a model."""
         if self.in_order:
-            return _ScoreInOrderFn(self.snapshots, self.measure, self.merge)
+            return _ScoreInOrderFn(self.snapshots, self.measure, self.merge, self.rules)
         return _ScoreFn(self.snapshots)
 
 
@@ -146,8 +151,14 @@ class _Scorer(beam.DoFn):
 
     in_order: bool
 
-    def __init__(self, snapshots: SnapshotFolder, measure: MeasureMismatch | None = None) -> None:
+    def __init__(
+        self,
+        snapshots: SnapshotFolder,
+        measure: MeasureMismatch | None = None,
+        rules: Rules | None = None,
+    ) -> None:
         self._snapshots = snapshots
+        self._rules = rules
         self._measure = None if measure is None else measure.in_ns()
 
     def read(self, key: str) -> _Known | None:
@@ -156,6 +167,7 @@ class _Scorer(beam.DoFn):
         if data is None:
             return None
         work, model, newest = frozen(data, f"snapshot of model {key!r}", self._measure)
+        work = dataclasses.replace(work, rules=self._rules)
         learner = self._snapshots.learner_spec
         if learner is None:
             return _Known(work, model, None, newest)
@@ -246,9 +258,13 @@ class _ScoreInOrderFn(_Scorer):
     in_order = True
 
     def __init__(
-        self, snapshots: SnapshotFolder, measure: MeasureMismatch | None, merge: bool
+        self,
+        snapshots: SnapshotFolder,
+        measure: MeasureMismatch | None,
+        merge: bool,
+        rules: Rules | None,
     ) -> None:
-        super().__init__(snapshots, measure)
+        super().__init__(snapshots, measure, rules)
         self._merge = merge
 
     @with_input_types(tuple[str, Iterable[Chunk]])

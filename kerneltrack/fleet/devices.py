@@ -109,13 +109,13 @@ def channel_text(name: str, share: float, deviation: float | None) -> str:
     return shown if deviation is None or np.isnan(deviation) else f"{shown} ({signed(deviation)})"
 
 
-def new_device(work: Work, model: Model, time: int | None) -> Device:
+def new_device(work: Work, key: str, model: Model, time: int | None) -> Device:
     """Return what is known of a model that begins with a row of this time, ns."""
-    known = known_of(work, model)
+    known = known_of(work, key, model)
     return known._replace(time=time, since=known.rows, since_time=time)
 
 
-def known_of(work: Work, model: Model) -> Device:
+def known_of(work: Work, key: str, model: Model) -> Device:
     """Return what is known of a model after its last row."""
     own, spec = model.reference, work.reference
     if own is None or spec is None:
@@ -134,7 +134,17 @@ def known_of(work: Work, model: Model) -> Device:
     still = still.moved(later)
     since_time = None if model.time is None else still.times[0]
     within = _state_within(still)
-    return state._replace(state=within, since=still.start, since_time=since_time, episode=still)
+    known = state._replace(state=within, since=still.start, since_time=since_time, episode=still)
+    return judged(work, key, known)
+
+
+def judged(work: Work, key: str, device: Device) -> Device:
+    """Return a device's line by the rules: one whose open episode is muted is not off."""
+    if work.rules is None or device.episode is None:
+        return device
+    episode = work.rules.judged(key, device.episode)
+    state = NORMAL if device.state == OFF and episode.muted else device.state
+    return device._replace(state=state, episode=episode)
 
 
 def silent_of(known: Device) -> Device:
@@ -170,12 +180,11 @@ def _as_changed(device: Device, since: tuple[int, int] | None, later: int) -> De
 def changes(
     spec: ReferenceSpec,
     before: ReferenceState,
-    rows: FloatArray,
     p: FloatArray,
     found_episodes: Sequence[Episode],
+    again: Sequence[Episode],
     stamps: IntArray | None,
     *,
-    learn: bool,
     passed: PassedBy | None = None,
 ) -> list[Device]:
     """Return what became of a device in rows that were held against its reference, in order.
@@ -183,15 +192,14 @@ def changes(
     Args:
         spec: The reference's spec.
         before: The reference before the rows.
-        rows: (n, D) the rows.
         p: (n,) what it said of each of them, NaN where it was not made.
         found_episodes: Episodes that were opened or closed in them; indexes by the reference.
+        again: Episodes as they are once they have been open for a while; see `reopened`.
         stamps: (n,) times, ns, None without.
-        learn: As of `reference.update`.
         passed: Which rows passed it by; None: none did, nor did the one before them.
     """
     first, has_time = int(before.tables.counts[reference.SEEN]), stamps is not None
-    quiet, was_quiet = passed or PassedBy(np.zeros(len(rows), np.bool_), False)
+    was_quiet = passed is not None and passed.last
     scored = ~np.isnan(p)
     last = bool(_scored_last(spec, before.tables.counts)) and not was_quiet
     speaks = np.flatnonzero(scored & ~np.r_[last, scored[:-1]]).tolist()
@@ -203,7 +211,6 @@ def changes(
         made = np.logical_or.accumulate(scored) | reference.ready(before)
         begins = _with_quiet(before, made if spec.modes else scored, passed, found_episodes, begins)
     many = int(before.tables.counts[reference.EPISODES])
-    again = _reopened(spec, before, rows, found_episodes, stamps, learn, quiet)
     lines = [_of_episode(each, has_time) for each in (*found_episodes, *again)]
     for place, state in begins.items():
         at = None if stamps is None else int(stamps[place])
@@ -268,16 +275,27 @@ def may_begin(
     return begins
 
 
-def _reopened(
+def reopened(
     spec: ReferenceSpec,
     before: ReferenceState,
     rows: FloatArray,
     found_episodes: Sequence[Episode],
     stamps: IntArray | None,
+    *,
     learn: bool,
     quiet: BoolArray,
 ) -> list[Episode]:
-    """Return episodes as they are at rows at which they have been open for a while."""
+    """Return episodes as they are at rows at which they have been open for a while.
+
+    Args:
+        spec: The reference's spec.
+        before: The reference before the rows.
+        rows: (n, D) the rows.
+        found_episodes: Episodes that were opened or closed in them; indexes by the reference.
+        stamps: (n,) times, ns, None without.
+        learn: As of `reference.update`.
+        quiet: (n,) which rows passed the reference by.
+    """
     first = int(before.tables.counts[reference.SEEN])
     opened = {each.number: each.opened for each in found_episodes}
     if (since := int(before.tables.counts[reference.OPENED])) >= 0:

@@ -16,6 +16,7 @@ from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.moving import MovingWindow, WindowState
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
+from kerneltrack.monitor.rules import Rules
 from kerneltrack.snapshots.header import AboutWriter
 from kerneltrack.snapshots.references import GivenReferences
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -39,6 +40,7 @@ class Work:
         reference: What rows are compared with to find episodes, if asked for.
         given: Where models take their references from; None: they make their own.
         quiet: Times at which models' rows pass their references by.
+        rules: Which episodes count; None: all do.
         every: Distance of the boundaries at which snapshots are due, ns of event time.
         start: Landmarks that new models begin from, if they do.
         frozen: Whether nothing is learned: rows are projected on the models as they are.
@@ -57,6 +59,7 @@ class Work:
     reference: ReferenceSpec | None = None
     given: GivenReferences | None = None
     quiet: QuietTimes | None = None
+    rules: Rules | None = None
     every: int | None = None
     start: StartSet | None = None
     frozen: bool = False

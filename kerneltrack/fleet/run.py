@@ -22,7 +22,7 @@ import numpy.typing as npt
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
 from kerneltrack.fleet.conditions import idle_rows, without_unseen
-from kerneltrack.fleet.devices import PassedBy, changes, may_begin, may_last
+from kerneltrack.fleet.devices import PassedBy, changes, judged, may_begin, may_last, reopened
 from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, window_ends
 from kerneltrack.fleet.forward_fill import LastValues, hold_each
 from kerneltrack.fleet.model import Model, Work
@@ -30,14 +30,14 @@ from kerneltrack.fleet.models import Models, time_of
 from kerneltrack.fleet.modes import modes_of, with_modes, without_modes
 from kerneltrack.fleet.moving_times import lines_of_moving
 from kerneltrack.fleet.open_windows import OwnRows, WindowsOnTheWay, windows_of
-from kerneltrack.fleet.references import refer_each
+from kerneltrack.fleet.references import Referred, refer_each
 from kerneltrack.fleet.results import Alert, Results
 from kerneltrack.fleet.states import states_of
 from kerneltrack.fleet.windows import Measured
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.mismatch import window_mismatches
 from kerneltrack.monitor.moving import no_mismatch
-from kerneltrack.monitor.reference import SEEN, ReferenceState, Scores
+from kerneltrack.monitor.reference import SEEN, Episode, ReferenceState, Scores
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import copied, features_of, stamps_of
@@ -404,7 +404,7 @@ class _Rounds:
         if self._modes is not None:
             rows = with_modes(spec, rows, valid.of(self._modes))
         unplaced = references.unplaced_rows(spec, models.width, models.reference)
-        if self._work.devices:
+        if self._work.devices or self._work.rules is not None:
             lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
             known = ((model, models.reference_of(model)) for model in lasts.tolist())
             last = references.passed_last_each(spec, models.width, models.reference)
@@ -423,8 +423,12 @@ class _Rounds:
             for column, part in zip(self._scores.columns, found.scores.columns, strict=True):
                 column[valid.places] = part
         shift = dict(zip(valid.which.tolist(), later.tolist(), strict=True))
-        for model, episodes in found.episodes.items():
-            self._found.episodes[model] += [each.moved(shift[model]) for each in episodes]
+        again = self._reopened(valid, rows, heads, counts, found)
+        told = found.episodes
+        if self._work.rules is not None:
+            # What is muted may count later on.
+            told = _in_order(found.episodes, again)
+        self._tell_episodes(told, shift)
         if not self._work.devices:
             return
         begins = may_begin(spec, counts, found.scores.p, valid.starts, valid.stops)
@@ -437,13 +441,60 @@ class _Rounds:
             if head is None:
                 continue
             lines = changes(
-                *(spec, _with_counts(head, counts[place]), rows[own], found.scores.p[own]),
-                found.episodes.get(model, []),
+                *(spec, _with_counts(head, counts[place]), found.scores.p[own]),
+                *(found.episodes.get(model, []), again.get(model, [])),
                 None if valid.stamps is None else valid.stamps[own],
-                learn=not self._work.frozen,
                 passed=passed.get(place),
             )
-            self._found.devices[model] += [device.moved(shift[model]) for device in lines]
+            key = models.keys[model]
+            lines = [judged(self._work, key, device.moved(shift[model])) for device in lines]
+            self._found.devices[model] += lines
+
+    def _tell_episodes(
+        self, episodes: Mapping[int, Sequence[Episode]], shift: Mapping[int, int]
+    ) -> None:
+        """Note episodes as they are to be told; `shift`: rows before each reference's first."""
+        rules, keys = self._work.rules, self._models.keys
+        for model, own in episodes.items():
+            moved = [each.moved(shift[model]) for each in own]
+            if rules is not None:
+                moved = [rules.judged(keys[model], each) for each in moved]
+            self._found.episodes[model] += moved
+
+    def _reopened(
+        self,
+        valid: _Valid,
+        rows: FloatArray,
+        heads: Mapping[int, ReferenceState],
+        counts: IntArray,
+        found: Referred,
+    ) -> dict[int, list[Episode]]:
+        """Return episodes as they are once they have been open for a while, by the models' places.
+
+        Args:
+            valid: The rows.
+            rows: (n, D) the rows as references take them.
+            heads: References before the rows, of the models that may have such episodes.
+            counts: (k, c) the references' counts before the rows.
+            found: What references say of the rows.
+        """
+        spec = self._work.reference
+        if spec is None or not heads:
+            return {}
+        again = {}
+        for place, (model, own) in enumerate(valid.each()):
+            if model in heads:
+                quiet = np.zeros(own.stop - own.start, np.bool_)
+                episodes = reopened(
+                    *(spec, _with_counts(heads[model], counts[place]), rows[own]),
+                    found.episodes.get(model, []),
+                    None if valid.stamps is None else valid.stamps[own],
+                    learn=not self._work.frozen,
+                    quiet=quiet if found.quiet is None else found.quiet[own],
+                )
+                if episodes:
+                    again[model] = episodes
+        return again
 
     def _passed_by(
         self, valid: _Valid, last: BoolArray, quiet: BoolArray | None
@@ -563,9 +614,12 @@ class _Rounds:
         seen = references.counts_of(spec, models.width, models.reference)[:, SEEN]
         later = models.seen - seen
         still = references.open_episodes(spec, models.width, models.reference)
-        for model, episode in still.items():
-            if self._until[model] == math.inf and models.referred[model]:
-                self._found.episodes[model].append(episode.moved(int(later[model])))
+        ends = {
+            model: [episode]
+            for model, episode in still.items()
+            if self._until[model] == math.inf and models.referred[model]
+        }
+        self._tell_episodes(ends, dict(enumerate(later.tolist())))
 
 
 def all_of(flags: BoolArray) -> bool:
@@ -593,6 +647,15 @@ _MOVED: Mapping[str, Callable[[Any, int], Any]] = {
 
 def _copied(state: ReferenceState) -> ReferenceState:
     return ReferenceState(copied(state.tables), copied(state.kernel))
+
+
+def _in_order(
+    episodes: Mapping[int, list[Episode]], again: Mapping[int, list[Episode]]
+) -> dict[int, list[Episode]]:
+    """Return the lines of episodes, and those of open ones, each model's in order."""
+    both = {model: [*own, *again.get(model, ())] for model, own in episodes.items()}
+    both |= {model: own for model, own in again.items() if model not in both}
+    return {model: sorted(own, key=lambda each: each.row) for model, own in both.items()}
 
 
 def _with_counts(state: ReferenceState, counts: IntArray) -> ReferenceState:

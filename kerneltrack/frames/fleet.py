@@ -76,6 +76,7 @@ from kerneltrack.monitor.clocks import is_zone
 from kerneltrack.monitor.reference import LEARNINGS, Episode, ReferenceSpec
 from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
+from kerneltrack.monitor.rules import Rules, checked_rules
 from kerneltrack.number_texts import NAMES, NumberTexts
 from kerneltrack.registry import TRACKERS, get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
@@ -142,6 +143,10 @@ class Fleet:
         only_while: Rows are judged while this condition on columns holds, such as
             `"state == 'run' and rpm > 200"`; others, and those that lack one of its columns, are
             tracked, but not compared with the reference, nor learned by it.
+        rules: Which episodes count, by the channels that explain them: a list of dicts with
+            "channel", "direction" ("up" or "down": it counts only on that side of what is usual),
+            "least_deviation" (only from this distance on, in its own unit), and "device" (all
+            without it). They are not saved.
         max_jump: Seconds that a row may be ahead of the newest one of its model. Rows further ahead
             wait until `jump_rows` of them agree; the model goes on there then. Rows that a later
             one shows to come from a wrong clock are left out. By default about three years, so
@@ -179,6 +184,7 @@ class Fleet:
         learner: str | LearnerSpec | None = None,
         reference: str | ReferenceSpec | None = "first",
         only_while: str | None = None,
+        rules: Sequence[Mapping[str, Any]] | None = None,
         max_jump: float = MAX_JUMP,
         jump_rows: int = JUMP_ROWS,
         **settings: Any,
@@ -206,12 +212,15 @@ class Fleet:
             if reference is None:
                 raise ConfigError("only_while", only_while, "left out without a reference")
             reference = dataclasses.replace(reference, only_while=only_while)
+        if rules is not None and reference is None:
+            raise ConfigError("rules", rules, "left out without a reference")
         if learner is not None:
             learner = with_inputs(learner, tracker)
         self._specs = Specs(tracker, learner, reference)
         check_int("jump_rows", jump_rows, 1, MOST_JUMP_ROWS)
         self._max_jump = check_number("max_jump", max_jump, Range(0, math.inf))
         self._jump_rows = jump_rows
+        self._rules_given = rules
         self._ahead: dict[str, Ahead] = {}
         self.columns: FrameColumns | None = None
         self._unit: str | None = None
@@ -275,7 +284,7 @@ class Fleet:
 
     def _summary(self) -> str:
         rows = sum(model.rows for model in self._models.values())
-        off = len({key for key, episode in self._latest() if not episode.closed})
+        off = len({key for key, each in self._latest() if not (each.closed or each.muted)})
         devices = len(self._models)
         parts = [f"{devices:,} device{'s' * (devices != 1)}", f"{rows:,} rows"]
         if self._refused:
@@ -641,11 +650,12 @@ class Fleet:
         return wait
 
     def _check_channels(self, columns: FrameColumns) -> None:
-        """Check that channels are those of the models.
+        """Check that channels are those of the models, and have those of rules.
 
         Raises:
             ConfigError: if they are not.
         """
+        _rules_of(self._rules_given, columns)
         known = self.columns
         if known is not None and columns.features != known.features:
             missing = [name for name in known.features if name not in columns.features]
@@ -896,11 +906,19 @@ class Fleet:
         return make_frame(like_of(frame, time, same_rows=True), columns)
 
     def _latest(self) -> list[tuple[str, Episode]]:
-        """Return all episodes as they stand, the worst first, those that are open before."""
-        found = [(key, episode) for (key, _), episode in self._episodes.items()]
+        """Return all episodes as they stand, the worst first, those that are open before.
+
+        Those that rules mute come last.
+        """
+        rules = _rules_of(self._rules_given, self.columns)
+        found = [
+            (key, episode if rules is None else rules.judged(key, episode))
+            for (key, _), episode in self._episodes.items()
+        ]
         return sorted(
             found,
             key=lambda one: (
+                one[1].muted is not None,
                 one[1].closed,
                 *worst_first(one[1].kind, one[1].severity),
                 one[0],
@@ -925,6 +943,7 @@ class Fleet:
             "kind": [episode.kind for _, episode in found],
             "channels": [self._channels(episode) for _, episode in found],
             "state": [episode.state for _, episode in found],
+            **({} if self._rules_given is None else {"muted": [each.muted for _, each in found]}),
             "severity": [episode.severity for _, episode in found],
             "p": [episode.peak for _, episode in found],
             "episode": [episode.number for _, episode in found],
@@ -949,7 +968,8 @@ class Fleet:
         """Which devices are off, since when (`start`), which kind, and in which channels.
 
         A frame of the kind of the last input, open episodes first, the worst first. After `load`:
-        the episodes open at that time, and all later ones.
+        the episodes open at that time, and all later ones. With rules `muted` is the rule by which
+        an episode does not count as it stands, null if it does; these are last.
         """
         with self._lock:
             lines, like = self._lines(), self._like or form_of("", None)
@@ -994,6 +1014,7 @@ class Fleet:
         with self._lock:
             found = self._latest()
             if model_id is None:
+                found = [(key, episode) for key, episode in found if episode.muted is None]
                 return draw(found, self._spans, self._clock, len(self._models), most)
             key = str(model_id)
             if key not in self._spans:
@@ -1046,6 +1067,7 @@ class Fleet:
         folder: str | Path,
         models: Collection[str] | None = None,
         *,
+        rules: Sequence[Mapping[str, Any]] | None = None,
         max_jump: float | None = None,
         jump_rows: int | None = None,
     ) -> Fleet:
@@ -1057,6 +1079,7 @@ class Fleet:
         Args:
             folder: Where the snapshots are.
             models: Ids of those that are wanted; None: all.
+            rules: As of the class.
             max_jump: As of the class; so is `jump_rows`. None: as it was saved; of a job's
                 snapshots as the class has it.
             jump_rows: See `max_jump`.
@@ -1075,6 +1098,7 @@ class Fleet:
             found.spec,
             learner=found.learner_spec,
             reference=found.reference_spec,
+            rules=rules,
             max_jump=before[0] if max_jump is None else max_jump,
             jump_rows=before[1] if jump_rows is None else jump_rows,
         )
@@ -1164,3 +1188,19 @@ def _doubts_of(df: Any, frame: Any, columns: FrameColumns, rows: TableRows) -> I
     if columns.time is None and index_name(df) is not None:
         yield "rows are taken in their order, not by the index of times: time=True takes that"
     yield from doubts(frame, columns, rows)
+
+
+def _rules_of(
+    given: Sequence[Mapping[str, Any]] | None, columns: FrameColumns | None
+) -> Rules | None:
+    """Return the rules of a fleet; None without any, or before its columns are known.
+
+    Raises:
+        ConfigError: for a rule that says something else, by its place.
+    """
+    if given is None or columns is None:
+        return None
+    entries = [(f"rules, entry {number}", each) for number, each in enumerate(given, 1)]
+    rules = checked_rules(entries, columns.features)
+    rules.check_devices("rules")
+    return rules

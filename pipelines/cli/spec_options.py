@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from transforms.read.columns import Columns
 
 NONE = "none"
+RULES = "rules"
+"""Section of the YAML file with rules, and the flag of a file of them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,6 +255,7 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "average, as far as each device keeps the stated rate of false alarms "
         "(--reference-false-alarms). The share is above 0 and below 1. [default: no list]",
     )
+    add_rule_flags(parser)
     others = parser.add_argument_group("quiet times and silent devices")
     add_quiet_flag(others)
     add_silent_flag(
@@ -268,6 +271,40 @@ def add_silent_flag(group: Any, about: str) -> None:
         metavar="DURATION|auto",
         help=f'{about} "auto": twice the third longest gap between a device\'s rows, but at '
         "least twenty usual gaps. [default: none]",
+    )
+
+
+def add_rule_flags(parser: argparse.ArgumentParser, devices: str = "device or group") -> None:
+    """Add the flags of rules to a parser; `devices`: what the file's lines may name."""
+    group = parser.add_argument_group(
+        "rules", "Which episodes count? Others are muted: written, but their devices are not off."
+    )
+    group.add_argument(
+        "--direction",
+        default=None,
+        nargs="+",
+        action="extend",
+        metavar="CHANNEL=up|down",
+        help="Let this channel count only while it is above what is usual (up), or below (down). "
+        "An episode is muted while channels that do not count explain more than half of it.",
+    )
+    group.add_argument(
+        "--least-deviation",
+        default=None,
+        nargs="+",
+        action="extend",
+        metavar="CHANNEL=VALUE",
+        help="Let this channel count only from this distance from what is usual on, in its own "
+        "unit.",
+    )
+    group.add_argument(
+        "--rules",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help=f"Take such rules from a file, CSV or YAML with {devices} (neither: all devices), "
+        "channel, direction and least_deviation. A device's own rule for a channel comes before "
+        "others.",
     )
 
 
@@ -474,7 +511,7 @@ def _section(args: argparse.Namespace, role: Role) -> dict[str, Any]:
     values = read_spec_file(args.spec)
     sections = [LEARNER.name, DRIFT.name, REFERENCE.name]
     # A job that has no such flag refuses the section.
-    sections += [PERIODS.name] if hasattr(args, PERIODS.name) else []
+    sections += [name for name in (PERIODS.name, RULES) if hasattr(args, name)]
     parts = {name: values.pop(name) for name in sections if name in values}
     if role is TRACKER:
         return values

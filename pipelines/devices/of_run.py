@@ -42,6 +42,8 @@ Line = dict[str, Any]
 _TIMES = ("start", "detected", "last")
 _OF_EPISODE = ("episode", "kind", "severity", "p")
 _NO_EPISODE: Line = dict.fromkeys((*_OF_EPISODE, *(f"{name}_index" for name in _TIMES), *_TIMES))
+_MUTED = "muted"
+"""Field of lines where the run has rules."""
 _GIVEN = "reference_from"
 
 
@@ -104,8 +106,7 @@ def _by_day(line: Line, differs: Line | None, run: Mapping[str, Any]) -> Line:
     if differs is None or line["state"] in (OFF, CHANGED):
         return line
     return {
-        **line,
-        **_NO_EPISODE,
+        **_without_episode(line),
         "state": CHANGED,
         "since_index": None,
         "since": iso(differs["start"]),
@@ -119,14 +120,17 @@ def _silent(line: Line) -> Line:
     if line["state"] == OFF:
         return line
     return {
-        **line,
-        **_NO_EPISODE,
+        **_without_episode(line),
         "state": OFF,
         "since_index": line["rows"] - 1,
         "since": line["time"],
         "kind": SILENT,
         "channels": [],
     }
+
+
+def _without_episode(line: Line) -> Line:
+    return {**line, **_NO_EPISODE, **({_MUTED: None} if _MUTED in line else {})}
 
 
 def calibrated_from(run: Mapping[str, Any]) -> str | None:
@@ -221,6 +225,8 @@ def _line(run: Mapping[str, Any], row: Line, newest: Line | None, changed: Line 
     line |= _moments("since", at["since"], has_time)
     line["episodes"] = 0 if newest is None else newest["episode"]
     line |= {name: None if episode is None else _number(episode[name]) for name in _OF_EPISODE}
+    if run.get("rules"):
+        line[_MUTED] = (episode or {}).get(_MUTED)
     for name in _TIMES:
         line |= _moments(name, at[name], has_time)
     channels = (run.get("columns") or {}).get("features") or []
@@ -233,7 +239,7 @@ def _line(run: Mapping[str, Any], row: Line, newest: Line | None, changed: Line 
 
 def _state(run: Mapping[str, Any], row: Line, episode: Line | None, changed: Line | None) -> str:
     if episode is not None and episode["state"] == "open":
-        return NORMAL if episode["kind"] == RECOVERED else OFF
+        return NORMAL if episode["kind"] == RECOVERED or episode.get("muted") else OFF
     if changed is not None:
         return CHANGED
     if row["scored"]:

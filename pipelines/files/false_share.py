@@ -47,7 +47,8 @@ def find_listed(
 ) -> dict[str, Any]:
     """Make the list of a run's devices, and write `output/listed/*.parquet`.
 
-    Episodes count that opened in this run, without returns to what was normal before.
+    Episodes count that opened in this run, without returns to what was normal before and those
+    that rules mute.
 
     Args:
         output: The run's folder.
@@ -67,7 +68,8 @@ def find_listed(
     first, last = ends_of_episodes(output)
     for (name, number), line in first.items():
         is_new = line["detected_index"] >= rows.first_index[rows.names[name]]
-        if is_new and last[name, number]["kind"] != RECOVERED:
+        ended = last[name, number]
+        if is_new and ended["kind"] != RECOVERED and ended.get("muted") is None:
             episodes[name] += 1
     watched = [
         Watched(name, episodes[name], float(expected[rows.names[name]]))

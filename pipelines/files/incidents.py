@@ -45,7 +45,7 @@ def find_incidents(
     began = [
         Began(*key, line["detected"])
         for key, line in first.items()
-        if last[key]["kind"] != RECOVERED
+        if last[key]["kind"] != RECOVERED and last[key].get("muted") is None
     ]
     watched = _watched(reference, span, rows)
     found = incidents_of(began, watched, groups)

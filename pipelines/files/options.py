@@ -14,7 +14,7 @@ from kerneltrack.settings import check_int
 from pipelines.cli import input_options
 from pipelines.cli.command_line import Parser, folder_name, path_name
 from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
-from pipelines.cli.spec_options import LANDMARKS, add_period_flags
+from pipelines.cli.spec_options import LANDMARKS, add_period_flags, add_rule_flags
 from pipelines.files import max_failures, workers
 from pipelines.run_folder import results_in
 
@@ -112,6 +112,7 @@ def add_score_flags(parser: argparse.ArgumentParser) -> None:
     _add_run_flags(parser)
     input_options.add_input_flags(parser)
     add_window_flags(parser, moving=False)
+    add_rule_flags(parser, "device")
     parser.epilog = _EPILOG
 
 

@@ -68,6 +68,8 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
         found["periods"] = settings["periods"]
     if job.quiet is not None:
         found["quiet"] = job.quiet.to_dict()
+    if job.rules is not None:
+        found["rules"] = job.rules.to_dict()
     if job.given is not None:
         found["reference_from"] = job.given.place
     if start_from is not None:

@@ -1,17 +1,20 @@
-"""Quiet times of a job on files: the groups that they name, and the devices that are not there."""
+"""Quiet times and rules of a job on files: groups that they name, devices that are not there."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.quiet import ALL, QuietTime, QuietTimes
+from kerneltrack.monitor.rules import Rule, Rules
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.cli.quiet_file import FLAG, check_groups
+from pipelines.cli.rule_flags import FLAG as RULES_FLAG
+from pipelines.cli.rule_flags import check_groups as check_groups_of_rules
 from pipelines.files.groups import check_group, groups_of
 from pipelines.job_spec import Job
 from pipelines.report.clock import SiteClock, clock_of
@@ -22,7 +25,7 @@ from transforms.read.look import Input
 
 
 def with_groups(job: Job, column: str | None, files: Input) -> Job:
-    """Return the job with the devices' groups, if a quiet time is that of a group.
+    """Return the job with the devices' groups, if a quiet time or a rule is that of a group.
 
     Args:
         job: The job.
@@ -35,29 +38,52 @@ def with_groups(job: Job, column: str | None, files: Input) -> Job:
     """
     if column is not None:
         check_group(files, column)
-    if job.quiet is None or all(each.group is None for each in job.quiet.times):
+    check_groups_of_rules(job.rules, column)
+    quiet, rules = job.quiet, job.rules
+    if quiet is not None:
+        check_groups(quiet.times, column)
+    named = [each.group for each in (quiet.times if quiet else ())]
+    named += [each.group for each in (rules.rules if rules else ())]
+    if all(name is None for name in named):
         return job
-    check_groups(job.quiet.times, column)
-    quiet = dataclasses.replace(job.quiet, groups=groups_of(files, str(column)))
-    return dataclasses.replace(job, quiet=quiet)
+    groups = groups_of(files, str(column))
+    return dataclasses.replace(
+        job,
+        quiet=quiet and dataclasses.replace(quiet, groups=groups),
+        rules=rules and dataclasses.replace(rules, groups=groups),
+    )
+
+
+def rule_lines(output: str, rules: Rules | None) -> list[str]:
+    """Return a warning of rules of no device: they are mistakes."""
+    return [] if rules is None else _unknown_lines(output, rules.rules, rules.groups, RULES_FLAG)
+
+
+def _unknown_lines(
+    output: str,
+    entries: Sequence[QuietTime] | Sequence[Rule],
+    groups: Mapping[str, str],
+    flag: str,
+) -> list[str]:
+    known = {*SnapshotFolder(join(output, SNAPSHOTS)).models, ALL, *groups.values()}
+    names = [each.group if each.device is None else each.device for each in entries]
+    unknown = list(dict.fromkeys(str(name) for name in names if name not in known))
+    if not unknown:
+        return []
+    named = few([printable(name) for name in unknown[:MOST_NAMED]], MOST_NAMED, len(unknown))
+    return [f"warning:  {flag} names what is not there: {named}"]
 
 
 def quiet_lines(output: str, run: Mapping[str, Any], quiet: QuietTimes | None) -> list[str]:
     """Return what the end of a job says of quiet times: those of no device are mistakes."""
     if quiet is None:
         return []
-    known = {*SnapshotFolder(join(output, SNAPSHOTS)).models, ALL, *quiet.groups.values()}
-    names = [each.group if each.device is None else each.device for each in quiet.times]
-    unknown = list(dict.fromkeys(str(name) for name in names if name not in known))
     many = counted(len(quiet.times), "quiet time")
     lines = [f"rows of {many} are not compared with references:"]
     sizes, clock = Counter(quiet.groups.values()), clock_of(run)
     lines += [f"  {_in_words(each, sizes, clock)}" for each in quiet.times[:MOST_NAMED]]
     lines += and_more(len(quiet.times), join(output, RUN))
-    if not unknown:
-        return lines
-    named = few([printable(name) for name in unknown[:MOST_NAMED]], MOST_NAMED, len(unknown))
-    return [*lines, f"warning:  {FLAG} names what is not there: {named}"]
+    return [*lines, *_unknown_lines(output, quiet.times, quiet.groups, FLAG)]
 
 
 def _in_words(quiet: QuietTime, sizes: Mapping[str, int], clock: SiteClock) -> str:

@@ -24,6 +24,7 @@ from kerneltrack.errors import ConfigError, printable
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.paths import join, whole
 from kerneltrack.snapshots.folder import SnapshotFolder
+from pipelines.cli.rule_flags import FLAG, check_rules, rules_from_flags
 from pipelines.files import outcome, output_folder
 from pipelines.files.first_look import look_and_warn
 from pipelines.files.local_times import counted, local_times, local_times_text
@@ -75,7 +76,11 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         check_label_type(learner, columns.label_type)
     snapshots.check_width(columns.width)
     measure = measure_from_flags(args, columns.time is not None)
-    job = ScoreRows(snapshots, measure, merge=columns.partial)
+    rules = rules_from_flags(args, columns.channels)
+    check_rules(rules, reference)
+    if rules is not None:
+        rules.check_devices(FLAG)
+    job = ScoreRows(snapshots, measure, merge=columns.partial, rules=rules)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)
     try:
@@ -108,6 +113,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
                 **({"counters": columns.counters} if columns.counters else {}),
             },
             "reference": reference and reference.to_dict(),
+            **({} if rules is None else {"rules": rules.to_dict()}),
             "measure": job.measure and job.measure.in_ns().to_dict(),
             "warnings": [*warnings, *odd],
             **outcome.record_of(judged, allowed),
@@ -148,6 +154,7 @@ def _build(
         label=columns.label_type,
         measure=job.measure is not None,
         reference=snapshots.reference_spec is not None,
+        rules=job.rules is not None,
         learner=snapshots.learner_spec,
         in_order=job.in_order,
     )

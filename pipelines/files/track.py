@@ -35,7 +35,7 @@ from pipelines.files.missing import missing_lines, missing_values, models_withou
 from pipelines.files.neighbours import find_neighbours, neighbour_lines
 from pipelines.files.pipeline import Ends, build, parts_of, settings_of
 from pipelines.files.progress import StatusLine
-from pipelines.files.quiet import quiet_lines, with_groups
+from pipelines.files.quiet import quiet_lines, rule_lines, with_groups
 from pipelines.files.record import (
     counts,
     input_files,
@@ -116,6 +116,8 @@ def _of_the_fleet(
     groups: Mapping[str, str] | None = None
     if job.quiet is not None and job.quiet.groups:
         groups = job.quiet.groups
+    elif job.rules is not None and job.rules.groups:
+        groups = job.rules.groups
     elif args.group is not None and (job.periods is not None or job.reference is not None):
         groups = groups_of(files, args.group)
     differ = {}
@@ -274,6 +276,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         *difference_lines(args.output, record),
         *silent_lines(args.output, record),
         *quiet_lines(args.output, record, job.quiet),
+        *rule_lines(args.output, job.rules),
         *neighbour_lines(args.output, record),
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),

@@ -84,6 +84,7 @@ def add_flags(parser: Parser) -> None:
     }
     late = "dead letters; all rows wait this long"
     snapshots = job_flags.add_job_flags(parser, without, late, "from --labels-topic")
+    spec_options.add_rule_flags(parser, "device")
     known = parser.add_argument_group("quiet times")
     spec_options.add_quiet_flag(known, "device (* for all)")
     silent = parser.add_argument_group("silent devices")

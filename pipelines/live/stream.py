@@ -21,6 +21,7 @@ from pipelines.cli.beam_options import beam_options
 from pipelines.cli.command_line import UsageError, flags_named
 from pipelines.cli.job_flags import refuse_without
 from pipelines.cli.quiet_file import FLAG
+from pipelines.cli.rule_flags import FLAG as RULES_FLAG
 from pipelines.flink.client import ENDED
 from pipelines.job import say
 from pipelines.job_spec import Job, job_from_flags
@@ -122,6 +123,8 @@ def live_job(args: argparse.Namespace, columns: Columns) -> tuple[Job, str | Non
         refuse_without(args, "silent_after", ["reference"])
     if job.quiet is not None:
         job.quiet.check_devices(FLAG)
+    if job.rules is not None:
+        job.rules.check_devices(RULES_FLAG)
     if job.before is None:
         refuse_without(args, "overlap", ["warm_start"])
     job = dataclasses.replace(

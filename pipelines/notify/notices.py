@@ -179,6 +179,14 @@ class Event(msgspec.Struct, frozen=True):
         return f"{device} is well again ({what})"
 
 
+def counts(line: Mapping[str, Any]) -> bool:
+    """Check whether anybody hears of a line of the episodes: not of an open one that is muted.
+
+    The end of one that was told of before it was muted is told of.
+    """
+    return line.get("state") != "open" or line.get("muted") is None
+
+
 def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> Notice:
     """Return what a line of the episodes says.
 

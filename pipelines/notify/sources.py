@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from kerneltrack.errors import DataError
 from kerneltrack.paths import exists, join, whole
 from pipelines.devices.of_run import Line, newest_episodes
-from pipelines.notify.notices import FLEET, INCIDENT, Notice, notice_of
+from pipelines.notify.notices import FLEET, INCIDENT, Notice, counts, notice_of
 from pipelines.notify.outbox import Outbox
 from pipelines.report.data.files import plain_table, read_run
 from pipelines.report.data.incidents import Incident, incidents_of_run
@@ -69,7 +69,7 @@ def notices_of_run(folder: str) -> tuple[list[Notice], set[str]]:
     channels = (run.get("columns") or {}).get("features") or []
     lines = newest_episodes(folder)[0].values()
     silent = silent_of(folder, run)
-    found = [notice_of(line, channels, folder) for line in lines]
+    found = [notice_of(line, channels, folder) for line in lines if counts(line)]
     for each in [] if silent is None else silent.devices:
         if each.until is None:
             # Runs know the rows of a silence by their times alone.
@@ -123,7 +123,8 @@ class TopicSource:
         where = f"{self._topic}, partition {message.partition()}, offset {message.offset()}"
         rows = self._reader.rows_of(message) if self._form == "json" else _rows(message, where)
         for row in rows:
-            yield notice_of(row, (), where)
+            if counts(row):
+                yield notice_of(row, (), where)
 
     def close(self) -> None:
         """Close the consumer."""

@@ -152,9 +152,9 @@ class Alone:
             self._note_silence("closed", self.missing[0], int(chunk.column("time")[0]))
             self.missing = None
             if self._model is not None:
-                self._tell([known_of(self.asked.work, self._model)])
+                self._tell([known_of(self.asked.work, self.key, self._model)])
         if not self._begun and self._model is not None:
-            self._tell([known_of(self.asked.work, self._model)])
+            self._tell([known_of(self.asked.work, self.key, self._model)])
         self._begun = True
         for place in range(len(chunk)):
             self._take(One(chunk, place, next(self._came)))
@@ -172,7 +172,7 @@ class Alone:
         """Begin anew."""
         self._visit(now)
         if not self._begun and self._model is not None:
-            self._tell([known_of(self.asked.work, self._model)])
+            self._tell([known_of(self.asked.work, self.key, self._model)])
         self._begun = True
         self._advance()
         known, work = self._model, self.asked.work
@@ -187,7 +187,7 @@ class Alone:
         else:
             self._model = take_over(work, self.key, command.tracker, self.key, known, rows)
             if self.missing is None:
-                self._tell([known_of(work, self._model)])
+                self._tell([known_of(work, self.key, self._model)])
         if self._learners is not None:
             self._learners.begin_anew(0, command.learner)
             self._said()
@@ -237,7 +237,7 @@ class Alone:
         self.missing = rows, time
         noticed = None if time is None else time + nanoseconds(span)
         self._note_silence("open", rows - 1, noticed)
-        known = known_of(self.asked.work, self._model)
+        known = known_of(self.asked.work, self.key, self._model)
         if known.state != OFF:
             known = Device(OFF, rows, time, rows - 1, time, known.episodes, silent=True)
         self._tell([known])
@@ -280,7 +280,7 @@ class Alone:
         if self.expired:
             self.expired = False
             if self._model is not None and self._begun and self.missing is None:
-                self._tell([known_of(self.asked.work, self._model)])
+                self._tell([known_of(self.asked.work, self.key, self._model)])
         if self.asked.order.idle_flush is not None or self.asked.expire is not None:
             self.seen = now
 
@@ -455,7 +455,7 @@ class Alone:
         if len(usable) < (1 if few else work.rows_to_start):
             return False
         self._model = begin(work, self.key, usable[: work.rows_to_start], self._before)
-        self._tell([new_device(work, self._model, int(rows.column("time")[0]))])
+        self._tell([new_device(work, self.key, self._model, int(rows.column("time")[0]))])
         return True
 
     def _advance(self) -> None:

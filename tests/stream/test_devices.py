@@ -44,7 +44,7 @@ from transforms.write.schemas import devices_schema
 
 NOTHING = dict.fromkeys(
     (
-        *("episode", "kind", "severity", "p", "start_index", "start", "detected_index"),
+        *("episode", "kind", "severity", "p", "muted", "start_index", "start", "detected_index"),
         *("detected", "last_index", "last"),
     )
 ) | {"shares": [0.0] * 3, "deviations": [None] * 3}

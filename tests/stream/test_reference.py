@@ -70,6 +70,7 @@ def as_line(episode: Episode) -> Line:
         "kind": episode.kind,
         "severity": episode.severity,
         "p": episode.peak,
+        "muted": episode.muted,
         "start_index": episode.start,
         "start": start,
         "detected_index": episode.opened,

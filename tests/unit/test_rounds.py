@@ -22,6 +22,7 @@ from kerneltrack.fleet.windows import SLIDING, MeasuredWindows
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.quiet import ALL, QuietTime, QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.monitor.rules import Rule, Rules
 from kerneltrack.trackers import (
     CovarianceSpec,
     DSKPCASpec,
@@ -54,6 +55,14 @@ QUIET = QuietTimes(
         QuietTime(ALL, None, 700 * SECOND, 1000 * SECOND, ""),
     )
 )
+RULES = Rules(
+    (
+        Rule(ALL, None, "a", "down"),
+        Rule(ALL, None, "c", None, 4.37),
+        Rule("m3", None, "c", "down"),
+    ),
+    ("a", "b", "c"),
+)
 COMPANIONS: dict[str, dict[str, Any]] = {
     "alone": {},
     "windows": {"measure": WINDOWS},
@@ -66,6 +75,8 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "until": {"reference": dataclasses.replace(REFERENCE, until="1970-01-01T00:09:50")},
     "devices": {"reference": REFERENCE, "devices": True},
     "quiet": {"reference": REFERENCE, "devices": True, "quiet": QUIET},
+    "rules": {"reference": REFERENCE, "rules": RULES},
+    "rules for devices": {"reference": REFERENCE, "rules": RULES, "devices": True, "quiet": QUIET},
     "while": {"reference": WHILE, "devices": True},
     "while and quiet": {"reference": WHILE, "devices": True, "quiet": QUIET, "hold": 3 * SECOND},
     "all": {
@@ -192,6 +203,9 @@ def test_many_models_at_once_are_each_alone(tracker: str, companion: str) -> Non
         at = stop
     if companion == "all" and tracker == "okfeb":
         assert all((found.measured, found.snapshots, found.episodes))
+    if companion == "rules":
+        muted = {each.muted for reported in found.episodes.values() for each in reported}
+        assert {None, "c: by 4.37 or more"} <= muted
     if companion == "accepts":
         assert any(each.accepted for reported in found.episodes.values() for each in reported)
 

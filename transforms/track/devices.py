@@ -30,7 +30,7 @@ def tell_new(
     """Say that a model begins with the first of these rows."""
     if work.devices:
         time = int(rows.column("time")[0]) if rows.has("time") else None
-        yield from tell(work, key, model, [new_device(work, model, time)])
+        yield from tell(work, key, model, [new_device(work, key, model, time)])
 
 
 def device_chunk(devices: Sequence[Device], width: int) -> Chunk:
@@ -75,6 +75,7 @@ def device_chunk(devices: Sequence[Device], width: int) -> Chunk:
         "detected": pa.array(times(1), pa.int64()),
         "last_index": pa.array(of("last"), pa.int64()),
         "last": pa.array(times(3), pa.int64()),
+        "muted": pa.array(of("muted"), pa.string()),
         "shares": matrix_column(
             np.stack([np.zeros(width) if each is None else each.shares for each in episodes])
         ),

@@ -31,6 +31,7 @@ def episode_chunk(episodes: Sequence[Episode], has_time: bool) -> Chunk:
         "kind": pa.array([episode.kind for episode in episodes]),
         "severity": pa.array([episode.severity for episode in episodes], pa.float64()),
         "p": pa.array([episode.peak for episode in episodes], pa.float64()),
+        "muted": pa.array([episode.muted for episode in episodes], pa.string()),
     }
     for place, (name, row) in enumerate(
         (("start", "start"), ("detected", "opened"), ("time", "row"), ("last", "last"))
@@ -50,7 +51,10 @@ def tell_episodes(
     key: str, episodes: Sequence[Episode], has_time: bool
 ) -> pvalue.TaggedOutput[str, tuple[str, Chunk]]:
     """Return a model's episodes as an output, those that were opened counted."""
-    count("episodes", sum(episode.row == episode.opened for episode in episodes))
+    opened = [episode for episode in episodes if episode.row == episode.opened]
+    count("episodes", len(opened))
+    if muted := sum(episode.muted is not None for episode in opened):
+        count("episodes_muted", muted)
     return pvalue.TaggedOutput(EPISODES, (key, episode_chunk(episodes, has_time)))
 
 

@@ -49,6 +49,7 @@ def _line(
         "kind": pa.array([SILENT]),
         "severity": pa.nulls(1, pa.float64()),
         "p": pa.nulls(1, pa.float64()),
+        "muted": pa.nulls(1, pa.string()),
     }
     for name in ("start", "detected", "last"):
         columns[f"{name}_index"] = pa.array([heard.rows - 1], pa.int64())

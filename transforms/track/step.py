@@ -170,7 +170,7 @@ class TrackFn(KeyedFn):
         model = self._last_known(key, log)
         if model is None:
             return
-        known = known_of(self._work, model)
+        known = known_of(self._work, key, model)
         since = NO_TIME if known.time is None else known.time
         log.put_heard(heard._replace(rows=known.rows, since=since))
         log.commit()
@@ -253,7 +253,7 @@ class TrackFn(KeyedFn):
             now = now._replace(started=True, due=next_event(self._work, after))
             count("models_replaced", 1)
             if not log.heard.silent:
-                yield from tell(self._work, key, after, [known_of(self._work, after)])
+                yield from tell(self._work, key, after, [known_of(self._work, key, after)])
         log.put_clock(now)
 
         def anew(learners: Learners, _: Any) -> Came:
@@ -389,7 +389,7 @@ class TrackFn(KeyedFn):
     def _tell_known(self, key: str, model: Model | None, gone: bool = False) -> Iterator[Any]:
         """Say what is known of a device that comes back, after its last row; or that it is gone."""
         if self._work.devices and model is not None:
-            known = known_of(self._work, model)
+            known = known_of(self._work, key, model)
             last = Device(GONE, known.rows, known.time) if gone else known
             yield from tell(self._work, key, model, [last])
 

@@ -16,6 +16,7 @@ from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.moving import ON_A_BUDGET
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.monitor.rules import Rules
 from kerneltrack.registry import get_tracker
 from kerneltrack.settings import Range, check_number
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -75,6 +76,13 @@ __all__ = [
     "Order",
     "TrackSubspace",
 ]
+
+
+def _check_without_reference(**known: object) -> None:
+    """Refuse what people know of devices where nothing is judged."""
+    for name, value in known.items():
+        if value is not None:
+            raise ConfigError(name, value, "None without a reference")
 
 
 def _check_condition(reference: ReferenceSpec | None) -> None:
@@ -157,6 +165,8 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             that finds none there is tracked without.
         quiet: Times at which rows of models are not compared with their references, nor learned
             by these; needs a reference.
+        rules: Which episodes count, by the channels that explain them, which `muted` of their lines
+            says; needs a reference. Nothing else depends on them.
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
@@ -193,6 +203,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         reference: ReferenceSpec | None = None,
         given: GivenReferences | None = None,
         quiet: QuietTimes | None = None,
+        rules: Rules | None = None,
         snapshot_every: float | None = None,
         warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
@@ -230,8 +241,8 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             allowed = "None without a reference, or if rows wait for the end of the input"
             raise ConfigError("silent_after", silent_after, allowed)
         _check_condition(reference)
-        if quiet is not None and reference is None:
-            raise ConfigError("quiet", quiet, "None without a reference")
+        if reference is None:
+            _check_without_reference(quiet=quiet, rules=rules)
         if given is not None and reference != given.spec:
             raise ConfigError("reference", reference, f"that of {given.place}: {given.spec}")
         if warm is not None:
@@ -248,6 +259,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             reference=reference,
             given=given,
             quiet=quiet,
+            rules=rules,
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
             start=warm if isinstance(warm, StartSet) else None,
             devices=devices,

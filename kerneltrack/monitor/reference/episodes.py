@@ -59,6 +59,8 @@ class Episode(NamedTuple):
         changed: Index of the row since when the device has changed to stay, after this line; None
             if it has not, or has recovered.
         changed_time: That row's time, ns.
+        muted: The rule (`kerneltrack.monitor.rules`) by which it does not count as it is now, in
+            words; None: it counts.
     """
 
     number: int
@@ -77,6 +79,7 @@ class Episode(NamedTuple):
     steady: bool = False
     changed: int | None = None
     changed_time: int = 0
+    muted: str | None = None
 
     @property
     def state(self) -> str:

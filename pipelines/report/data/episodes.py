@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kerneltrack.errors import printable
@@ -14,7 +14,7 @@ from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
 from kerneltrack.paths import join
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of, ns_of
-from pipelines.report.data.files import read_lines
+from pipelines.report.data.files import column_names, parquet_files, read_lines
 from pipelines.report.data.lasting import LastingChanges
 from pipelines.report.text import MOST_NAMED, and_more, counted, few, natural
 from transforms.outputs import EPISODES
@@ -32,6 +32,7 @@ _TOGETHER_HOURS, _LEAST_TOGETHER, _PART_TOGETHER = 3, 3, 4
 """So many models at least, and one in so many, that go off within so many hours share a cause."""
 _SHOWN_IN = 4
 """Rows of a memory to one false alarm, at least: the measured rates are right from there on."""
+_JUDGED = ("model_id", "episode", "index", "kind", "muted")
 _LATELY_DAYS = 30
 """The end of a job counts the episodes of so many last days, where its rows are of more."""
 
@@ -123,6 +124,7 @@ class Episodes:
         changed: How many of the models have changed to stay, and have not come back since.
         recovered: Models that came back to what was normal before a change that lasted, in the
             order of their names: that is no episode here.
+        muted: Episodes that do not count, by the rule that mutes them: no episodes here.
     """
 
     models: int
@@ -136,6 +138,7 @@ class Episodes:
     lately: tuple[int, int] | None = None
     recovered: tuple[str, ...] = ()
     changed: int = 0
+    muted: Mapping[str, int] = field(default_factory=dict)
 
 
 def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
@@ -150,7 +153,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     if not run.get("reference"):
         return None
     channels = list((run.get("columns") or {}).get("features") or [])
-    back = _recovered(output)
+    back, muted = _not_off(output)
     worst: dict[str, dict[str, Any]] = {}
     newest: dict[str, tuple[int, int, bool]] = {}
     seen: dict[str, set[int]] = {}
@@ -160,7 +163,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     for line in read_lines(output, EPISODES):
         lasting.add(line)
         model = line["model_id"]
-        if (model, line["episode"]) in back:
+        if (model, line["episode"]) in back or (model, line["episode"]) in muted:
             continue
         numbers = seen.setdefault(model, set())
         if line.get("detected") is not None and line["episode"] not in numbers:
@@ -189,7 +192,8 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     together, at = _together(sorted(noticed))
     lately = _lately(noticed, run.get("time_span"))
     recovered = tuple(sorted({model for model, _ in back}, key=natural))
-    about = (together, at, pace, rows, lately, recovered, len(changed - {*_open(found)}))
+    rules = dict(Counter(muted.values()).most_common())
+    about = (together, at, pace, rows, lately, recovered, len(changed - {*_open(found)}), rules)
     return Episodes(len(found), still, total, found[:MOST_LISTED], *about)
 
 
@@ -197,15 +201,22 @@ def _open(found: Iterable[Off]) -> Iterator[str]:
     return (off.model for off in found if off.still)
 
 
-def _recovered(output: str) -> set[tuple[str, int]]:
-    """Return the episodes that turned out to be a return to what was normal before, by model."""
-    newest: dict[tuple[str, int], tuple[int, bool]] = {}
-    for line in read_lines(output, EPISODES, ("model_id", "episode", "index", "kind")):
+def _not_off(output: str) -> tuple[set[tuple[str, int]], dict[tuple[str, int], str]]:
+    """Return episodes in which devices are not off, by model, as their last lines say.
+
+    Returns:
+        Those that turned out to be a return to what was normal before, and the rule of each that is
+        muted.
+    """
+    newest: dict[tuple[str, int], tuple[int, bool, str | None]] = {}
+    names = column_names(parquet_files(output, EPISODES))
+    for line in read_lines(output, EPISODES, [name for name in _JUDGED if name in names]):
         episode, index = (line["model_id"], line["episode"]), line["index"]
         known = newest.get(episode)
         if known is None or index >= known[0]:
-            newest[episode] = index, line["kind"] == RECOVERED
-    return {episode for episode, (_, is_back) in newest.items() if is_back}
+            newest[episode] = index, line["kind"] == RECOVERED, line.get("muted")
+    back = {episode for episode, (_, is_back, _) in newest.items() if is_back}
+    return back, {episode: rule for episode, (*_, rule) in newest.items() if rule is not None}
 
 
 def _together(noticed: Sequence[tuple[int, str]]) -> tuple[int, int | None]:
@@ -335,7 +346,7 @@ def episode_lines(
         clock: By which times are shown.
     """
     if not found.models:
-        return [f"none of {models:,} devices was off", *_back_lines(found, place)]
+        return [f"none of {models:,} devices was off", *_others(found, place)]
     were = "was" if found.models == 1 else "were"
     lines = [f"{found.models:,} of {models:,} devices {were} off{_to_the_end(found)}:"]
     for off in found.worst[:MOST_NAMED]:
@@ -346,7 +357,26 @@ def episode_lines(
         lines.append(
             f"  {printable(off.model)}: since {since}{until}, {off.kind}, {off.where}{more}"
         )
-    return [*lines, *and_more(found.models, place), *_back_lines(found, place)]
+    return [*lines, *and_more(found.models, place), *_others(found, place)]
+
+
+def _others(found: Episodes, place: str) -> list[str]:
+    """Return what there is beside devices that are off."""
+    return [*_back_lines(found, place), *muted_lines(found.muted)]
+
+
+def muted_lines(muted: Mapping[str, int]) -> list[str]:
+    """Return how many episodes each rule mutes.
+
+    Example:
+        >>> muted_lines({"heat: up only": 3, "flow: by 2 or more": 1})
+        ['muted by rules: 4 episodes (heat: up only: 3, flow: by 2 or more: 1)']
+    """
+    if not muted:
+        return []
+    by_rule = [f"{printable(rule)}: {many:,}" for rule, many in muted.items()]
+    many = counted(sum(muted.values()), "episode")
+    return [f"muted by rules: {many} ({few(by_rule[:MOST_NAMED], MOST_NAMED, len(muted))})"]
 
 
 def _back_lines(found: Episodes, place: str) -> list[str]:
