@@ -55,6 +55,10 @@ alone is seen, too. */
 /* Rows wait to be learned until they are such a part of the memory, and of the rows so far. */
 #define WAIT_PART 14.0
 #define WAIT_AT_FIRST 8.0
+/* Excursions are rehearsed from one in so many parts of a memory on: early, because what comes every other
+week is otherwise missed by the threshold; those of the hours later, because an hour is new for days. */
+#define REHEARSED_PART 8
+#define REHEARSED_PART_OF_HOURS 2
 
 static int64_t streams_of(const reference_state *state) { return state->evidences.rows; }
 
@@ -649,13 +653,20 @@ static void leave_out(reference_state *state, int64_t base, int64_t first, int64
   }
 }
 
+/* Whether the threshold holds, or one in so many parts of a memory has been seen before a row. */
+static int has_seen(const reference_state *state, int64_t row, int64_t parts) {
+  const int64_t *status = status_of(state);
+  return status[ARMED] || parts * (row - state->counts.at[BEGAN]) >= status[REMEMBERED];
+}
+
 /* The evidence of a scored row. Whether an episode was opened (1), closed (-1). */
 static int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
                      int64_t row, int64_t place, int64_t time) {
   int64_t width = state->rows.columns, many = streams_of(state), *status = status_of(state);
   for (int64_t channel = 0; channel < width; channel++)
     work->surprises[1 + channel] = larger(work->surprises[1 + channel], held_for(state, channel));
-  for (int64_t stream = 0; stream < many; stream++)
+  int64_t weighed = has_seen(state, row, REHEARSED_PART_OF_HOURS) ? many : many - 1;
+  for (int64_t stream = 0; stream < weighed; stream++)
     weigh_stream(settings, state, stream, work->surprises[stream], row, time);
   int opened = 0;
   if (state->counts.at[OPENED] < 0) {
@@ -680,12 +691,12 @@ static double most_evidence(const reference_state *state) {
   return most;
 }
 
-/* Whether the evidence of a row is weighed: from half a memory on, when the scores are no longer those of what
-is new. A mode that comes later is known once a memory has passed since its first row. */
+/* Whether the evidence of a row is weighed. Of a mode it is from half a memory since its first row on; of one
+that comes later, once a memory has passed. */
 static int rehearses(const reference_state *state, const part *of, int64_t row) {
-  const int64_t *status = status_of(state), *counts = state->counts.at;
-  if (modes_of(state) == 0) return status[ARMED] || 2 * (row - counts[BEGAN]) >= status[REMEMBERED];
-  int64_t since = row - counts[SEEN] + of->since;
+  if (modes_of(state) == 0) return has_seen(state, row, REHEARSED_PART);
+  const int64_t *status = status_of(state);
+  int64_t since = row - state->counts.at[SEEN] + of->since;
   return (status[ARMED] ? since : 2 * since) >= status[REMEMBERED];
 }
 

@@ -437,6 +437,27 @@ def test_an_episode_goes_on_after_a_stop() -> None:
     assert reported[1].last - reported[0].opened > 96
 
 
+def test_what_comes_every_other_week_lifts_the_threshold_from_the_first_week_on() -> None:
+    """A device on duty in the first half of a memory, and again once the threshold holds."""
+    spec = dataclasses.replace(SPEC, rows=512, memory="4032 rows")
+    for seed in range(4):
+        rows = normal(seed, 6000)
+        for at in [*range(700, 2016, 150), *range(4232, 5900, 150)]:
+            rows[at : at + 8, 1] += 1.5
+        assert run(spec, rows)[2] == [], seed
+
+
+def test_excursions_of_the_hours_are_rehearsed_later_than_the_others() -> None:
+    spec = dataclasses.replace(HOURLY, memory="14 days")
+    rows = np.random.default_rng(0).normal(size=(1792, 4))
+    for at in (700, 1400):
+        rows[at : at + 10, 1] += 8
+    for many, of_hours in ((900, False), (1792, True)):
+        heights = run(spec, rows[:many])[0].tables.heights
+        assert heights[0].sum() > 0
+        assert (heights[-1].sum() > 0) == of_hours
+
+
 @pytest.mark.parametrize("kind", ["independent", "heavy", "skew"])
 def test_the_stated_rate_is_kept(kind: str) -> None:
     spec = dataclasses.replace(SPEC, false_alarms=1000, memory="4032 rows")

@@ -133,19 +133,20 @@ tenth by a generalised Pareto tail of their first two moments (Hosking and Walli
 from .05 to .5, 1.3 times as wide. Each stream has a Page's sum, S ← max(0, S - ln p - 2k), of the
 hours - 4k, and a threshold at which excursions come as rarely as the stated rate over Q: of the
 highest ones of blocks of 128 rows, counted in bins likewise, the highest quarter, 10 to 24, gives h
-as above. From half a memory on excursions are counted, episodes open once a memory was seen; `p` is
-there from `rows` on. In an episode what S lets pass follows the level that its surprises come to, v
-← v + .002(-ln p - v), up to 20 times: so it ends after a lasting change, what comes later is seen,
-and what is normal now is learned. v falls back likewise, before there is another. Where most of the
-last rows are still odd as it ends, the episode is `steady`, the device has changed, and m and W of
-before it are kept. Rows of a later episode that are usual under these, or nearer to that m than
-half of what lies between it and the m of now, have `recovered`, where the m of now would not have
-been usual itself: before anything of the change was learned no row can tell. Both are judged
-without f and s, which show for some hundred rows what was. The blame of a row goes to the channel
-whose own score is largest. After a gap, a distance of more than four usual ones, as many rows as
-twice the gap had, 150 at most and a quarter of those since the gap before, are spared: neither
-evidence nor learned. Stuck channels count in their own stream; their runs are learned for a memory.
-A memory in time is one in rows by the pace of the rows so far; without times it is 4,032 rows.
+as above. From an eighth of a memory on excursions are counted, of the hours and of modes from half
+of one on; episodes open once a memory was seen; `p` is there from `rows` on. In an episode what S
+lets pass follows the level that its surprises come to, v ← v + .002(-ln p - v), up to 20 times: so
+it ends after a lasting change, what comes later is seen, and what is normal now is learned. v falls
+back likewise, before there is another. Where most of the last rows are still odd as it ends, the
+episode is `steady`, the device has changed, and m and W of before it are kept. Rows of a later
+episode that are usual under these, or nearer to that m than half of what lies between it and the m
+of now, have `recovered`, where the m of now would not have been usual itself: before anything of
+the change was learned no row can tell. Both are judged without f and s, which show for some hundred
+rows what was. The blame of a row goes to the channel whose own score is largest. After a gap, a
+distance of more than four usual ones, as many rows as twice the gap had, 150 at most and a quarter
+of those since the gap before, are spared: neither evidence nor learned. Stuck channels count in
+their own stream; their runs are learned for a memory. A memory in time is one in rows by the pace
+of the rows so far; without times it is 4,032 rows.
 
 A memory of some thousand rows, beside the slow mean's fifty, does not carry a rate of one in a
 million on rows without structure: what it says of itself comes and goes too slowly
