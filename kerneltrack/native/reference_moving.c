@@ -656,7 +656,7 @@ static void leave_out(reference_state *state, int64_t base, int64_t first, int64
 /* Whether the threshold holds, or one in so many parts of a memory has been seen before a row. */
 static int has_seen(const reference_state *state, int64_t row, int64_t parts) {
   const int64_t *status = status_of(state);
-  return status[ARMED] || parts * (row - state->counts.at[BEGAN]) >= status[REMEMBERED];
+  return status[ARMED] || row - state->counts.at[BEGAN] >= (status[REMEMBERED] + parts - 1) / parts;
 }
 
 /* The evidence of a scored row. Whether an episode was opened (1), closed (-1). */
