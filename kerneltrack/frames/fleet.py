@@ -43,7 +43,7 @@ from kerneltrack.frames.output import (
     by_model,
     warn_of_refused,
 )
-from kerneltrack.frames.plot import Clock, Plot, ShadedSpan, draw, draw_device
+from kerneltrack.frames.plot import Clock, Plot, ShadedSpan, draw, draw_device, when
 from kerneltrack.frames.table import (
     Frame,
     FrameColumns,
@@ -306,11 +306,12 @@ class Fleet:
         if not len(lines["state"]):
             return head
         names = [name for name in ("kind", "channels", "state", "severity") if name in lines]
-        first = [self._id_name, "start" if self._timed else "start_index"]
+        since = np.asarray(lines["start" if self._timed else "start_index"]).astype(np.int64)
         cells = []
         for place in range(min(MOST_SHOWN, len(lines["state"]))):
-            values = [lines[name][place] for name in (*first, *names)]
+            values = [lines[name][place] for name in (self._id_name, *names)]
             shown = [f"{v:.1f}" if isinstance(v, float) else str(v) for v in values]
+            shown.insert(1, when(int(since[place]), self._clock))
             cells.append("".join(f"<td>{html.escape(value)}</td>" for value in shown))
         titles = "".join(f"<th>{html.escape(name)}</th>" for name in ("device", "since", *names))
         rows = "".join(f"<tr>{line}</tr>" for line in cells)

@@ -143,8 +143,8 @@ def _whole(parts: list[str], lines: int, first: int, last: int, clock: Clock | N
     """Return a picture of so many lines, with its axis and the colours of the kinds."""
     bottom = _TOP + lines * _LINE + 14
     parts += [
-        _text(_LEFT, bottom, _when(first, clock)),
-        _text(_WIDTH - _RIGHT, bottom, _when(last, clock), end=True),
+        _text(_LEFT, bottom, when(first, clock)),
+        _text(_WIDTH - _RIGHT, bottom, when(last, clock), end=True),
     ]
     at = _LEFT
     for kind, colour in COLOURS.items():
@@ -171,7 +171,7 @@ def _episode(
     begin, until = _span_of(episode, clock)
     left = _LEFT + max(begin - first, 0) * scale
     width = max((until - max(begin, first)) * scale, _LEAST)
-    title = f"{episode.kind}, {episode.state}, since {_when(begin, clock)}"
+    title = f"{episode.kind}, {episode.state}, since {when(begin, clock)}"
     shown = f"{title}, {share:.0%}" if share < 1 else title
     return _bar(left, top + 3, width, 10, COLOURS[episode.kind], shown, share)
 
@@ -198,7 +198,8 @@ def _text(left: float, top: float, text: str, *, bold: bool = False, end: bool =
     return f"<text x='{left:.0f}' y='{top:.0f}'{more}>{html.escape(text)}</text>"
 
 
-def _when(at: int, clock: Clock | None) -> str:
+def when(at: int, clock: Clock | None) -> str:
+    """Return a time, ns, to the second on a clock, or a row's index where there is none."""
     if clock is None:
         return f"row {at:,}"
     moment = (_EPOCH + timedelta(microseconds=at // 1000)).astimezone(clock.zone)

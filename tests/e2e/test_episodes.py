@@ -148,7 +148,7 @@ def test_report_and_record_say_so(tracked: Path) -> None:
     assert run["counts"]["episodes"] == 2
     page = (tracked / "report.html").read_text(encoding="utf-8")
     section = page[page.index("Which devices are off") : page.index('id="drawn"')]
-    assert "2 of 12 devices</b> were off, <b>2</b> of them to the end" in section
+    assert "2 of 12 devices</b> were off, all to the end" in section
     assert section.index("pump-3") < section.index("pump-7")
     assert section.count("still off") == 2
 

@@ -382,8 +382,9 @@ def test_labels_of_which_none_is_met(tmp_path: Path, capsys: pytest.CaptureFixtu
     flags += ["--labels", str(labels), "--label-index", "index"]
     code, lines, error = reported(["track", source, *flags, "--output", str(out)], capsys)
     assert code == 3
-    assert lines[3].startswith("times: ")
-    assert [*lines[1:3], *lines[4:6]] == [
+    assert lines[1].startswith("tracked in ")
+    assert lines[4].startswith("times: ")
+    assert [*lines[2:4], *lines[5:7]] == [
         "9 labels in, 9 failed",
         "no prediction met a label",
         "failed:   9 rows: no row of this model came",

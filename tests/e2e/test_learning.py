@@ -167,7 +167,8 @@ def test_what_a_learning_run_prints(
     printed = capsys.readouterr()
     assert printed.err == ""
     counts = record_of(classes.output)["counts"]
-    *_, rows, scored, times, report = printed.out.splitlines()
+    *_, rows, calls, scored, times, report = printed.out.splitlines()
+    assert calls.startswith("tracked in ")
     assert times.startswith("times: ")
     assert re.match(r"900 rows in: 900 features of 3 devices, 0 failed; ", rows)
     assert scored == (

@@ -713,7 +713,7 @@ def test_odd_predictions_are_drawn_too(tmp_path: Path, look: Look, task: str) ->
     seen = look(path, after=EACH + 'drawn("score");')
     assert is_sound(seen, "fates loss novelty score score-all")
     expected = dict.fromkeys(cases, "true")
-    expected["no label"] = expected["unseen"] = "No row of this device was scored."
+    expected["no label"] = expected["unseen"] = "No row of this device has a label."
     assert dict(line.split(": ") for line in seen["data-each"].split("\n")) == expected
 
 

@@ -260,6 +260,7 @@ class Alone:
             "kind": "silent",
             "severity": None,
             "p": None,
+            "muted": None,
             "start_index": rows - 1,
             "start": since,
             "detected_index": rows - 1,

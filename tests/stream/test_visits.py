@@ -38,8 +38,8 @@ from transforms.learn.late_labels import LateLabels
 from transforms.learn.plan import LearnLabels
 from transforms.outputs import LOST_LABELS
 from transforms.track import log as log_module
+from transforms.track import slices, visits
 from transforms.track import step as step_module
-from transforms.track import visits
 from transforms.track.arrival import Visit
 from transforms.track.log import Cells, EntryCoder, ModelLog, Watch
 from transforms.track.order import Order
@@ -233,7 +233,7 @@ def test_what_waits_is_seldom_written_anew() -> None:
 
 
 def test_all_rows_go_through_a_block() -> None:
-    with patch.object(visits, "run_models", wraps=run_models) as run:
+    with patch.object(slices, "run_models", wraps=run_models) as run:
         ran(list(bundles(3, False, 1)), True)
     rows = sum(len(call.args[1]) for call in run.call_args_list)
     assert rows == MODELS * 160

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -321,6 +322,7 @@ def test_what_notebooks_show(tmp_path: Path) -> None:
     page = some._repr_html_()
     assert "&lt;b&gt;" in page
     assert "<b></td>" not in page
+    assert re.search(r"<td>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", page)
     ElementTree.fromstring(f"<div>{page}</div>")
     picture = some.plot()
     picture.save(tmp_path / "fleet.svg")

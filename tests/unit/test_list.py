@@ -87,9 +87,9 @@ def test_a_part_has_its_settings_with_range_and_default(
 def test_the_settings_of_okfeb_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "okfeb"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    rank = "Turn each row into this many features (the rank r of the subspace)."
+    rank = "Write this many features for each row. It is the rank r of the subspace."
     assert f"--rank {rank} [1 to 1,000; default 10]" in shown
-    assert "None does not clip. [> 0, none] --warmup" in shown
+    assert "none does not clip. [> 0, none] --warmup" in shown
 
 
 def test_what_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,13 @@ def test_a_topic_without_a_state_of_a_device_may_be_the_wrong_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     args: Any = SimpleNamespace(
-        json=False, csv=False, state=None, folder=None, topic="plant-episodes", watch=None
+        json=False,
+        csv=False,
+        state=None,
+        folder=None,
+        topic="plant-episodes",
+        watch=None,
+        faults=None,
     )
     _Shown(args, None).print([])
     said = capsys.readouterr().out
