@@ -72,6 +72,7 @@ class Delivery:
         return True
 
     def _send(self, numbers: Sequence[int], events: Sequence[Event]) -> bool:
+        self._outbox.trying(numbers)
         try:
             self._receiver.send(events)
         except DeliveryError as error:
@@ -80,6 +81,7 @@ class Delivery:
                 self.refused += 1
                 self._outbox.sent(numbers)
                 return True
+            self._outbox.failed(numbers)
             self._fail(error)
             return False
         self._outbox.sent(numbers)

@@ -1,6 +1,8 @@
 """What has to be sent to whom, and how far a topic was read: a small SQLite file.
 
 An episode waits for each receiver until it was sent, then until it is over, and is then forgotten.
+Before it is sent that is noted: where a process is killed while it sends, the receiver may know the
+episode, and hears of its end.
 What is read and how far are written in one transaction, and that something was sent as soon as it
 was: a process that is killed goes on where it was, and sends again at most what it was sending.
 """
@@ -19,8 +21,8 @@ from pipelines.notify.notices import Event, Notice
 from pipelines.transactions import transaction
 
 VERSION = 1
-WAITS, SENT, ENDS = "waits", "sent", "ends"
-"""Its beginning is yet to be sent; it was; its end is yet to be sent."""
+WAITS, TRIED, SENT, ENDS = "waits", "tried", "sent", "ends"
+"""Its beginning is yet to be sent; may have been sent; was; its end is yet to be sent."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT);
@@ -125,8 +127,8 @@ class Outbox:
         """Let an episode be over: nobody hears of one whose beginning was not sent."""
         self._file.execute("DELETE FROM episodes WHERE key = ? AND state = ?", (key, WAITS))
         self._file.execute(
-            "UPDATE episodes SET state = ?, closed = ? WHERE key = ? AND state = ?",
-            (ENDS, closed, key, SENT),
+            "UPDATE episodes SET state = ?, closed = ? WHERE key = ? AND state IN (?, ?)",
+            (ENDS, closed, key, TRIED, SENT),
         )
 
     # ---- what is sent ----
@@ -134,7 +136,9 @@ class Outbox:
     def due(self, receiver: str, most: int) -> dict[int, Event]:
         """Return what is yet to be sent to a receiver, the oldest first, by number."""
         return self._events(
-            "receiver = ? AND state IN (?, ?)", (receiver, WAITS, ENDS), f"LIMIT {most}"
+            "receiver = ? AND state IN (?, ?, ?)",
+            (receiver, WAITS, TRIED, ENDS),
+            f"LIMIT {most}",
         )
 
     def going_on(self, receiver: str) -> list[Event]:
@@ -151,17 +155,28 @@ class Outbox:
                 found[number] = Event(first, last, state == ENDS)
         return found
 
-    def sent(self, numbers: Iterable[int]) -> None:
+    def trying(self, numbers: Iterable[int]) -> None:
+        """Note that these are about to be sent."""
+        with self._transaction():
+            self._change(numbers, WAITS, TRIED)
+
+    def failed(self, numbers: Iterable[int]) -> None:
+        """Note that these were not sent."""
+        with self._transaction():
+            self._change(numbers, TRIED, WAITS)
+
+    def sent(self, numbers: Collection[int]) -> None:
         """Note that these were sent: an end is forgotten."""
         with self._transaction():
-            for number in numbers:
-                self._file.execute(
-                    "DELETE FROM episodes WHERE number = ? AND state = ?", (number, ENDS)
-                )
-                self._file.execute(
-                    "UPDATE episodes SET state = ? WHERE number = ? AND state = ?",
-                    (SENT, number, WAITS),
-                )
+            ended = [(number, ENDS) for number in numbers]
+            self._file.executemany("DELETE FROM episodes WHERE number = ? AND state = ?", ended)
+            self._change(numbers, TRIED, SENT)
+
+    def _change(self, numbers: Iterable[int], before: str, after: str) -> None:
+        self._file.executemany(
+            "UPDATE episodes SET state = ? WHERE number = ? AND state = ?",
+            [(after, number, before) for number in numbers],
+        )
 
     # ---- the file ----
 

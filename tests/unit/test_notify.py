@@ -136,6 +136,34 @@ def test_an_episode_that_ends_before_it_was_sent_is_not_sent(tmp_path: Path) -> 
     assert sending.outbox.offsets() == {0: 2}
 
 
+@pytest.mark.parametrize("ends", ["before the next process", "after it has sent again"])
+def test_a_process_killed_while_it_sends_leaves_no_alert_without_an_end(
+    tmp_path: Path, ends: str
+) -> None:
+    class Kill(BaseException):
+        """The end of the process, after the receiver has the event."""
+
+    class Killing(Kept):
+        def send(self, events: Sequence[Event]) -> None:
+            super().send(events)
+            raise Kill
+
+    killed = Sending(tmp_path / "state", Killing())
+    killed.outbox.read([notice()], {})
+    with pytest.raises(Kill):
+        killed.delivery.go_on()
+    killed.outbox.close()
+    sending = Sending(tmp_path / "state", Kept())
+    if ends == "after it has sent again":
+        sending.delivery.go_on()
+    sending.outbox.read([notice(state="closed")], {})
+    sending.delivery.go_on()
+    assert sending.delivery.is_done
+    assert [event.status for event in killed.receiver.events] == ["firing"]
+    again = ["firing"] if ends == "after it has sent again" else []
+    assert [event.status for event in sending.receiver.events] == [*again, "resolved"]
+
+
 def test_what_a_folder_has_no_more_is_over(tmp_path: Path) -> None:
     sending = Sending(tmp_path / "state", Kept())
     silent = notice("pump-6", None)
