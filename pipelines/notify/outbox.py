@@ -158,24 +158,25 @@ class Outbox:
     def trying(self, numbers: Iterable[int]) -> None:
         """Note that these are about to be sent."""
         with self._transaction():
-            self._change(numbers, WAITS, TRIED)
+            self._change(numbers, TRIED)
 
     def failed(self, numbers: Iterable[int]) -> None:
         """Note that these were not sent."""
         with self._transaction():
-            self._change(numbers, TRIED, WAITS)
+            self._change(numbers, WAITS)
 
     def sent(self, numbers: Collection[int]) -> None:
         """Note that these were sent: an end is forgotten."""
         with self._transaction():
             ended = [(number, ENDS) for number in numbers]
             self._file.executemany("DELETE FROM episodes WHERE number = ? AND state = ?", ended)
-            self._change(numbers, TRIED, SENT)
+            self._change(numbers, SENT)
 
-    def _change(self, numbers: Iterable[int], before: str, after: str) -> None:
+    def _change(self, numbers: Iterable[int], state: str) -> None:
+        """Put beginnings that were not sent for certain into a state."""
         self._file.executemany(
-            "UPDATE episodes SET state = ? WHERE number = ? AND state = ?",
-            [(after, number, before) for number in numbers],
+            "UPDATE episodes SET state = ? WHERE number = ? AND state IN (?, ?)",
+            [(state, number, WAITS, TRIED) for number in numbers],
         )
 
     # ---- the file ----
