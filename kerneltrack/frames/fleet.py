@@ -73,6 +73,7 @@ from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.clocks import is_zone
+from kerneltrack.monitor.entries import check_devices
 from kerneltrack.monitor.reference import LEARNINGS, Episode, ReferenceSpec
 from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
@@ -1203,5 +1204,5 @@ def _rules_of(
         return None
     entries = [(f"rules, entry {number}", each) for number, each in enumerate(given, 1)]
     rules = checked_rules(entries, columns.features)
-    rules.check_devices("rules")
+    check_devices("rules", rules.rules)
     return rules

@@ -19,9 +19,9 @@ import numpy.typing as npt
 from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC
+from kerneltrack.monitor.entries import ALL, by_who, groups_named, texts_of
 from kerneltrack.monitor.spans import is_day, parse_moment
 
-ALL = "*"
 FIELDS = ("device", "group", "from", "to", "why")
 MOST_TIMES = 100_000
 """Entries, at most."""
@@ -59,10 +59,7 @@ class QuietTimes:
 
     @cached_property
     def _by_name(self) -> dict[tuple[str | None, str | None], list[QuietTime]]:
-        found: dict[tuple[str | None, str | None], list[QuietTime]] = {}
-        for each in self.times:
-            found.setdefault((each.device, each.group), []).append(each)
-        return found
+        return by_who(self.times)
 
     def entries_of(self, device: str) -> list[QuietTime]:
         """Return the entries that are of a device, of its group or of all."""
@@ -90,20 +87,9 @@ class QuietTimes:
         quiet: npt.NDArray[np.bool_] = (place >= 0) & (times < spans[place, 1])
         return quiet
 
-    def check_devices(self, field: str) -> None:
-        """Check that entries name devices, where their groups are not known.
-
-        Raises:
-            ConfigError: for one of a group.
-        """
-        for each in self.times:
-            if each.group is not None:
-                raise ConfigError(f"{field}, group", each.group, "a device: groups are of files")
-
     def to_dict(self) -> dict[str, Any]:
         """Return the times, and the groups of devices that they name, as JSON has them."""
-        named = {each.group for each in self.times if each.group is not None}
-        groups = {device: group for device, group in self.groups.items() if group in named}
+        groups = groups_named(self.times, self.groups)
         return {"times": [each._asdict() for each in self.times], "groups": groups}
 
     @classmethod
@@ -140,12 +126,7 @@ def checked_times(entries: Sequence[tuple[str, Any]], zone: str = UTC) -> tuple[
 
 
 def _checked(where: str, entry: Any, zone: str) -> QuietTime:
-    if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
-        raise ConfigError(where, entry, f"a mapping with {', '.join(FIELDS)}")
-    if unknown := sorted(set(entry) - set(FIELDS)):
-        raise ConfigError(f"{where}, {unknown[0]}", entry[unknown[0]], f"of {', '.join(FIELDS)}")
-    texts = {name: str(entry[name]).strip() for name in FIELDS if entry.get(name) is not None}
-    texts = {name: text for name, text in texts.items() if text}
+    texts = texts_of(where, entry, FIELDS)
     if ("device" in texts) == ("group" in texts):
         allowed = f'a device, or "{ALL}", or a group: one of them'
         raise ConfigError(where, texts.get("device"), allowed)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from kerneltrack.errors import ConfigError, printable
-from kerneltrack.monitor.quiet import ALL
+from kerneltrack.monitor.entries import ALL, by_who, groups_named, texts_of
 from kerneltrack.monitor.reference.episodes import Episode
 from kerneltrack.monitor.reference.spec import RECOVERED
 
@@ -87,10 +87,7 @@ class Rules:
 
     @cached_property
     def _by_name(self) -> dict[tuple[str | None, str | None], list[Rule]]:
-        found: dict[tuple[str | None, str | None], list[Rule]] = {}
-        for each in self.rules:
-            found.setdefault((each.device, each.group), []).append(each)
-        return found
+        return by_who(self.rules)
 
     def of(self, device: str) -> dict[int, Rule]:
         """Return a device's rules by place of the channel: its own, its group's or all's."""
@@ -124,20 +121,9 @@ class Rules:
         """Return an episode with the rule by which it is muted as it is now."""
         return episode._replace(muted=self.why_muted(device, episode))
 
-    def check_devices(self, field: str) -> None:
-        """Check that entries name devices, where their groups are not known.
-
-        Raises:
-            ConfigError: for one of a group.
-        """
-        for each in self.rules:
-            if each.group is not None:
-                raise ConfigError(f"{field}, group", each.group, "a device: groups are of files")
-
     def to_dict(self) -> dict[str, Any]:
         """Return the rules, and the groups of devices that they name, as JSON has them."""
-        named = {each.group for each in self.rules if each.group is not None}
-        groups = {device: group for device, group in self.groups.items() if group in named}
+        groups = groups_named(self.rules, self.groups)
         return {"rules": [each._asdict() for each in self.rules], "groups": groups}
 
 
@@ -167,12 +153,7 @@ def checked_rules(entries: Sequence[tuple[str, Any]], channels: Sequence[str]) -
 
 
 def _checked(where: str, entry: Any, channels: Sequence[str]) -> Rule:
-    if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
-        raise ConfigError(where, entry, f"a mapping with {', '.join(FIELDS)}")
-    if unknown := sorted(set(entry) - set(FIELDS)):
-        raise ConfigError(f"{where}, {unknown[0]}", entry[unknown[0]], f"of {', '.join(FIELDS)}")
-    texts = {name: str(entry[name]).strip() for name in FIELDS if entry.get(name) is not None}
-    texts = {name: text for name, text in texts.items() if text}
+    texts = texts_of(where, entry, FIELDS)
     if "device" in texts and "group" in texts:
         raise ConfigError(f"{where}, group", texts["group"], "left out where a device is named")
     channel = texts.get("channel")

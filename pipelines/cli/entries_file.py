@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
-from kerneltrack.errors import DataError, fit
+from kerneltrack.errors import ConfigError, DataError, fit, printable
+from kerneltrack.monitor.entries import Entry
 from kerneltrack.snapshots.files import read_whole
 
 Entries = list[tuple[str, Any]]
@@ -71,3 +72,15 @@ def _of_yaml(path: str, data: bytes, example: str) -> Entries:
     if not isinstance(values, list):
         raise DataError(path, f"must hold a list: - {example}")
     return [(f"entry {number}", value) for number, value in enumerate(values, 1)]
+
+
+def check_groups(entries: Iterable[Entry], column: str | None, flag: str) -> None:
+    """Refuse entries of groups where no column says which device is in which group.
+
+    Raises:
+        ConfigError: naming `--group`.
+    """
+    name = next((each.group for each in entries if each.group is not None), None)
+    if name is not None and column is None:
+        allowed = f"the column of the devices' groups: {flag} names the group {printable(name)}"
+        raise ConfigError("--group", None, allowed)

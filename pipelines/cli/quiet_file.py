@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from kerneltrack.errors import ConfigError, DataError, printable
+from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor.clocks import UTC
 from kerneltrack.monitor.quiet import FIELDS, QuietTime, checked_times
 from pipelines.cli.entries_file import read_entries
@@ -12,18 +10,6 @@ from pipelines.cli.entries_file import read_entries
 FLAG = "--quiet"
 _MOST_BYTES = 16 << 20
 _EXAMPLE = "{device: pump-7, from: ..., to: ..., why: ...}"
-
-
-def check_groups(times: Sequence[QuietTime], column: str | None) -> None:
-    """Refuse quiet times of groups where no column says which device is in which group.
-
-    Raises:
-        ConfigError: naming `--group`.
-    """
-    name = next((each.group for each in times if each.group is not None), None)
-    if name is not None and column is None:
-        allowed = f"the column of the devices' groups: {FLAG} names the group {printable(name)}"
-        raise ConfigError("--group", None, allowed)
 
 
 def read_quiet(path: str, zone: str = UTC) -> tuple[QuietTime, ...]:

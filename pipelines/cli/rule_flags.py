@@ -95,15 +95,3 @@ def check_rules(rules: Rules | None, reference: ReferenceSpec | None) -> None:
     """
     if rules is not None and reference is None:
         raise ConfigError(FLAG, len(rules.rules), "left out without --reference")
-
-
-def check_groups(rules: Rules | None, column: str | None) -> None:
-    """Refuse rules of groups where no column says which device is in which group.
-
-    Raises:
-        ConfigError: naming `--group`.
-    """
-    name = next((each.group for each in rules.rules if each.group), None) if rules else None
-    if name is not None and column is None:
-        allowed = f"the column of the devices' groups: {FLAG} names the group {printable(name)}"
-        raise ConfigError("--group", None, allowed)

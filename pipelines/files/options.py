@@ -93,10 +93,11 @@ def _check_quiet(args: argparse.Namespace) -> None:
     if getattr(args, "quiet", None) is None:
         return
     # NumPy and YAML are not for the help.
-    from pipelines.cli.quiet_file import check_groups, read_quiet  # noqa: PLC0415
+    from pipelines.cli.entries_file import check_groups  # noqa: PLC0415
+    from pipelines.cli.quiet_file import FLAG, read_quiet  # noqa: PLC0415
 
     zone = input_options.columns_from_flags(args).time_zone
-    check_groups(read_quiet(args.quiet, zone), args.group)
+    check_groups(read_quiet(args.quiet, zone), args.group, FLAG)
 
 
 def add_score_flags(parser: argparse.ArgumentParser) -> None:

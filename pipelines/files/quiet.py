@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerneltrack.errors import printable
-from kerneltrack.monitor.quiet import ALL, QuietTime, QuietTimes
+from kerneltrack.monitor.entries import ALL, Entry
+from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.rules import Rule, Rules
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
-from pipelines.cli.quiet_file import FLAG, check_groups
+from pipelines.cli.entries_file import check_groups
+from pipelines.cli.quiet_file import FLAG
 from pipelines.cli.rule_flags import FLAG as RULES_FLAG
-from pipelines.cli.rule_flags import check_groups as check_groups_of_rules
 from pipelines.files.groups import check_group, groups_of
 from pipelines.job_spec import Job
 from pipelines.report.clock import SiteClock, clock_of
@@ -38,13 +39,13 @@ def with_groups(job: Job, column: str | None, files: Input) -> Job:
     """
     if column is not None:
         check_group(files, column)
-    check_groups_of_rules(job.rules, column)
     quiet, rules = job.quiet, job.rules
-    if quiet is not None:
-        check_groups(quiet.times, column)
-    named = [each.group for each in (quiet.times if quiet else ())]
-    named += [each.group for each in (rules.rules if rules else ())]
-    if all(name is None for name in named):
+    of_rules = () if rules is None else rules.rules
+    of_quiet = () if quiet is None else quiet.times
+    check_groups(of_rules, column, RULES_FLAG)
+    check_groups(of_quiet, column, FLAG)
+    entries: list[Entry] = [*of_rules, *of_quiet]
+    if all(each.group is None for each in entries):
         return job
     groups = groups_of(files, str(column))
     return dataclasses.replace(

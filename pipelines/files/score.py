@@ -22,6 +22,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 import kerneltrack
 from kerneltrack.errors import ConfigError, printable
 from kerneltrack.learners import LearnerSpec
+from kerneltrack.monitor.entries import check_devices
 from kerneltrack.paths import join, whole
 from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.cli.rule_flags import FLAG, check_rules, rules_from_flags
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     rules = rules_from_flags(args, columns.channels)
     check_rules(rules, reference)
     if rules is not None:
-        rules.check_devices(FLAG)
+        check_devices(FLAG, rules.rules)
     job = ScoreRows(snapshots, measure, merge=columns.partial, rules=rules)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)

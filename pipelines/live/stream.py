@@ -15,6 +15,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError, KerneltrackError
+from kerneltrack.monitor.entries import check_devices
 from kerneltrack.paths import is_local, join, whole
 from pipelines.cli import kafka_options
 from pipelines.cli.beam_options import beam_options
@@ -122,9 +123,9 @@ def live_job(args: argparse.Namespace, columns: Columns) -> tuple[Job, str | Non
         refuse_without(args, "devices_topic", ["reference"])
         refuse_without(args, "silent_after", ["reference"])
     if job.quiet is not None:
-        job.quiet.check_devices(FLAG)
+        check_devices(FLAG, job.quiet.times)
     if job.rules is not None:
-        job.rules.check_devices(RULES_FLAG)
+        check_devices(RULES_FLAG, job.rules.rules)
     if job.before is None:
         refuse_without(args, "overlap", ["warm_start"])
     job = dataclasses.replace(

@@ -19,6 +19,7 @@ from kerneltrack.fleet.restore import decode
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
+from kerneltrack.monitor.entries import check_devices
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import AUTO, BLOCK, ReferenceSpec
 from kerneltrack.monitor.spans import parse_moment
@@ -226,4 +227,4 @@ def test_only_rows_that_are_judged_can_be_quiet() -> None:
         TrackSubspace(OKFEBSpec(), quiet=quiet)
     group = QuietTimes((quiet_time(0, 1, None, "hall 2"),))
     with pytest.raises(ConfigError, match="--quiet, group = 'hall 2'"):
-        group.check_devices("--quiet")
+        check_devices("--quiet", group.times)

@@ -20,7 +20,8 @@ from kerneltrack.fleet.run import run_models, run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.fleet.windows import SLIDING, MeasuredWindows
 from kerneltrack.monitor.drift import DriftSpec
-from kerneltrack.monitor.quiet import ALL, QuietTime, QuietTimes
+from kerneltrack.monitor.entries import ALL
+from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.rules import Rule, Rules
 from kerneltrack.trackers import (

@@ -19,7 +19,7 @@ from kerneltrack.fleet.devices import NORMAL, OFF
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.fleet.states import encode
-from kerneltrack.monitor.quiet import ALL
+from kerneltrack.monitor.entries import ALL, check_devices
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from kerneltrack.monitor.reference.spec import RECOVERED
 from kerneltrack.monitor.rules import Rule, Rules, checked_rules
@@ -118,7 +118,7 @@ def test_entries_are_read_as_csv_and_yaml_give_them() -> None:
         **{"direction": "up", "least_deviation": 2.5},
     }
     with pytest.raises(ConfigError, match="a device: groups are of files"):
-        found.check_devices("--rules")
+        check_devices("--rules", found.rules)
 
 
 def rows_of(count: int, rise: float) -> Array:
