@@ -84,9 +84,12 @@ def committed(live: Live, topic: str) -> list[dict[str, Any]]:
         confluent_kafka.TopicPartition(topic, part, 0)
         for part in consumer.list_topics(topic, timeout=30).topics[topic].partitions
     ]
-    left = {}
-    for place in places:
-        left[place.partition] = consumer.get_watermark_offsets(place, 30)[1]
+    # The ends of transactions reach partitions one after the other, the last after the job's end.
+    ends = confluent_kafka.Consumer(
+        {**live.client, "group.id": "ends", "isolation.level": "read_uncommitted"}
+    )
+    left = {place.partition: ends.get_watermark_offsets(place, 30)[1] for place in places}
+    ends.close()
     consumer.assign(places)
     rows: list[dict[str, Any]] = []
     while any(consumer.position([place])[0].offset < left[place.partition] for place in places):
