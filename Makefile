@@ -23,13 +23,16 @@ LANE ?= not nightly
 # Of `make bench`: --keep, or --only NAME ...
 BENCH ?=
 
+# Of `make test-shuffled`: the order's seed (another one each time).
+ORDER ?=
+
 # Of `make simulate`: of the first life, and how many steps there are to be.
 SEED ?= 0
 STEPS ?= 20000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env spark demo docs picture watch-demo live-demo test test-fast test-nightly sanitize fuzz simulate lint format typecheck check bench lock sbom clean
+.PHONY: help env spark demo docs picture watch-demo live-demo test test-fast test-shuffled test-nightly sanitize fuzz simulate lint format typecheck check bench lock sbom clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 18
@@ -99,17 +102,22 @@ docs: env ## build the site of the documentation in build/site/; broken links ar
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
 
 # Tests run side by side on all processors: threads of BLAS would only wait for each other.
-test test-fast test-nightly: export OPENBLAS_NUM_THREADS := 1
+test test-fast test-shuffled test-nightly: export OPENBLAS_NUM_THREADS := 1
 
 test: env ## run the tests of each change, side by side
 	$(PY) -m pytest -m 'not nightly' --numprocesses auto --maxprocesses 4 $(LEAVE_OUT:%=--ignore=%)
 
-test-nightly: env ## run those that take long, and prove what changes seldom break
+# Among them is an example's for Spark.
+test-nightly: spark ## run those that take long, and prove what changes seldom break
 	$(PY) -m pytest -m nightly --numprocesses auto --maxprocesses 4
 
 test-fast: env ## run the unit and stream tests that need no cluster and no data sets
 	$(PY) -m pytest kerneltrack tests/unit tests/stream -m 'not live and not data and not nightly' \
 		--numprocesses auto --maxprocesses 4
+
+test-shuffled: env ## run those that need no cluster and no data sets in an order drawn from a seed; ORDER=7
+	$(PY) -m pytest -m 'not live and not data and not nightly' --numprocesses auto --maxprocesses 4 \
+		--random-order $(ORDER:%=--random-order-seed=%)
 
 # What the row loops have to hold.
 CONTRACTS := $(addprefix tests/unit/test_,crafted_states.py tracker_contract.py trackers_together.py \

@@ -50,6 +50,7 @@ LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by the fixtures that they use; those that mostly wait begin first.
 
+    Of these first those that share a cluster, one after the other: it is taken down after the last.
     After them those of the nightly lane, which take long: others do not wait for them at the end.
     """
     for item in items:
@@ -59,9 +60,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_begins)
 
 
-def _begins(item: pytest.Item) -> tuple[bool, bool]:
+def _begins(item: pytest.Item) -> tuple[bool, bool, bool]:
     """Return by what tests are sorted."""
-    return item.get_closest_marker("live") is None, item.get_closest_marker("nightly") is None
+    live, nightly = (item.get_closest_marker(lane) is not None for lane in ("live", "nightly"))
+    return not live, "cluster" not in getattr(item, "fixturenames", ()), not nightly
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -6,6 +6,7 @@ same functions and methods, their source, and parsers of the same flags. Tests b
 
 from __future__ import annotations
 
+import sys
 from functools import cache, wraps
 from types import MethodType
 from typing import Any
@@ -21,6 +22,9 @@ def remember() -> None:
     core._check_fn_use_yield_and_return = _of_sources(core._check_fn_use_yield_and_return)
     userstate.get_dofn_specs = _of_classes(userstate.get_dofn_specs)
     PipelineOptions.__init__ = _of_flags(PipelineOptions.__init__)  # type: ignore[method-assign]
+    # Beam's YAML imports jsonschema, and that, where it is there, 38 parsers of web addresses that
+    # no schema here asks for: they take a second to build.
+    sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 
 def _of_functions(look: Any) -> Any:

@@ -102,6 +102,7 @@ def as_spark_has_it(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return in_order(table.select(schema.names).cast(schema))
 
 
+@pytest.mark.nightly
 def test_spark_gives_the_bytes_of_a_file_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
