@@ -6,7 +6,7 @@ import gc
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from pipelines.cluster.java import find_java
 from pipelines.cluster.resolve import Jars, resolve
 from tests import quick_beam
 from tests.parts import IN_CI, missing, program
+from tests.receivers import HttpServer
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -157,3 +158,11 @@ def data_file() -> Callable[[str], Path]:
 def sample() -> Path:
     """The real recording that the project ships."""
     return ROOT / "samples" / "watch.parquet"
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    """A server that keeps what it is sent."""
+    running = HttpServer()
+    yield running
+    running.close()

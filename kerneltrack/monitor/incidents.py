@@ -74,7 +74,11 @@ def span_of(watched: int) -> int:
 
 
 def incidents_of(
-    began: Sequence[Began], watched: int, groups: Mapping[str, str] | None = None
+    began: Sequence[Began],
+    watched: int,
+    groups: Mapping[str, str] | None = None,
+    *,
+    episodes: int | None = None,
 ) -> list[Incident]:
     """Find the incidents among the episodes of a fleet, in order of time.
 
@@ -85,6 +89,7 @@ def incidents_of(
         began: The episodes, in any order.
         watched: The time T in which devices could go off, ns.
         groups: Of each device; None: all are one.
+        episodes: N, where `began` has only some of them; not with groups.
 
     Returns:
         Incidents, which depend on the times and IDs of episodes and on T alone.
@@ -101,7 +106,7 @@ def incidents_of(
     """
     ordered = sorted(began, key=lambda each: (each.time, each.device, each.episode))
     part = CHANCE if groups is None else CHANCE / 2
-    found = _clusters(ordered, watched, part)
+    found = _clusters(ordered, watched, part, episodes)
     if groups is not None:
         known = {each for members, _ in found for each in members}
         own: dict[str, list[Began]] = {}
@@ -116,13 +121,14 @@ def incidents_of(
 
 
 def _clusters(
-    ordered: Sequence[Began], watched: int, part: float
+    ordered: Sequence[Began], watched: int, part: float, episodes: int | None = None
 ) -> list[tuple[list[Began], float]]:
     """Return episodes that clusters cover whose bound is at most a probability, with the least."""
     span = span_of(watched)
     if span <= 0 or not ordered:
         return []
-    mean = len(ordered) * span / watched
+    many = len(ordered) if episodes is None else episodes
+    mean = many * span / watched
     within: Counter[str] = Counter()
     found: list[tuple[int, int, float]] = []
     stop = 0
@@ -130,7 +136,7 @@ def _clusters(
         while stop < len(ordered) and ordered[stop].time - first.time <= span:
             within[ordered[stop].device] += 1
             stop += 1
-        bound = expected_clusters(len(ordered), mean, len(within))
+        bound = expected_clusters(many, mean, len(within))
         if len(within) >= LEAST_DEVICES and bound <= part:
             if found and start < found[-1][1]:
                 begin, _, least = found.pop()

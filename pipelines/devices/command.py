@@ -15,6 +15,7 @@ from kerneltrack.paths import exists, join
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.devices.faults import read_faults, with_names
+from pipelines.devices.incidents import incidents_now
 from pipelines.devices.metrics import FleetMetrics
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
 from pipelines.devices.options import SERVED_EVERY, check
@@ -23,7 +24,7 @@ from pipelines.devices.text import csv_of, in_order, shown_on, table_of
 from pipelines.job import say
 from pipelines.report.clock import UTC_CLOCK, clock_of
 from pipelines.report.data.files import read_run
-from pipelines.report.data.incidents import lines_of_open
+from pipelines.report.data.incidents import Incident, incidents_of_run, lines_of_incidents
 from pipelines.report.data.listed import listed_lines
 from pipelines.run_folder import RUN
 from pipelines.topics.options import client_settings
@@ -58,9 +59,11 @@ def _serve(args: argparse.Namespace) -> int:
     with _source(args) as read, MetricsServer(args.serve) as server, Interruption() as interruption:
         say(f"metrics at {server.url}, until Ctrl-C")
         every = args.watch or SERVED_EVERY
-        return _follow(
-            read, 0.0, every, interruption, lambda lines: server.show(metrics.text(lines))
-        )
+
+        def show(lines: list[Line]) -> None:
+            server.show(metrics.text(lines, _open_incidents(args.folder, lines)))
+
+        return _follow(read, 0.0, every, interruption, show)
 
 
 def _follow(
@@ -77,6 +80,13 @@ def _follow(
             show(lines)
         wait = every
     return INTERRUPTED_EXIT
+
+
+def _open_incidents(folder: str | None, lines: list[Line]) -> list[Incident]:
+    """Return the incidents that are not over: those of a run, or what the lines say of them."""
+    if folder is None:
+        return incidents_now(lines)
+    return [each for each in incidents_of_run(folder, read_run(folder)) if each.open]
 
 
 @contextmanager
@@ -128,15 +138,19 @@ class _Shown:
         elif not lines and self._topic is not None:
             texts = iter([f"{self._topic} has no state of a device yet: is it a --devices-topic?"])
         else:
-            of_fleet: list[str] = []
-            if self._folder is not None:
-                of_fleet = listed_lines(self._folder, read_run(self._folder))
-                of_fleet += lines_of_open(self._folder, len(lines), self._clock)
-            texts = self._table(lines, of_fleet)
+            texts = self._table(lines, self._of_fleet(lines))
         if self._clears and not self._json:
             sys.stdout.write(_CLEAR)
         sys.stdout.writelines(f"{text}\n" for text in texts)
         sys.stdout.flush()
+
+    def _of_fleet(self, lines: list[Line]) -> list[str]:
+        """Return the list of a stated false share, and the incidents that are not over."""
+        listed = []
+        if self._folder is not None:
+            listed = listed_lines(self._folder, read_run(self._folder))
+        found = _open_incidents(self._folder, lines)
+        return [*listed, *lines_of_incidents(found, len(lines), self._clock)]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""

@@ -15,6 +15,7 @@ from pipelines.devices.of_run import Line
 from pipelines.devices.options import STATES
 from pipelines.devices.text import in_order
 from pipelines.report.clock import ns_of
+from pipelines.report.data.incidents import Incident
 from transforms.outputs import SILENT
 
 MOST_LISTED = 1000
@@ -61,17 +62,19 @@ class FleetMetrics:
         self._silent: set[str] = set()
         self._began = self._fell_silent = 0
 
-    def text(self, lines: Sequence[Line]) -> str:
+    def text(self, lines: Sequence[Line], incidents: Sequence[Incident] = ()) -> str:
         """Return the metrics in Prometheus' text format.
 
         Args:
             lines: What is known of each device.
+            incidents: Those of which a device is still off.
 
         Cost: O(n log n) for n devices.
         """
         silent = {line["model_id"] for line in lines if _is_silent(line)}
         self._count(lines, silent)
-        return "".join(map(_written, self._metrics(in_order(lines), silent)))
+        metrics = (*self._metrics(in_order(lines), silent), *_of_incidents(incidents))
+        return "".join(map(_written, metrics))
 
     def _count(self, lines: Sequence[Line], silent: set[str]) -> None:
         """Count episodes and silences that are new; a device that is reset begins at 0 again."""
@@ -116,6 +119,14 @@ class FleetMetrics:
         yield Metric("episodes_total", COUNTER, about, [Sample({}, self._began)])
         about = "Devices that fell silent since this process began."
         yield Metric("silences_total", COUNTER, about, [Sample({}, self._fell_silent)])
+
+
+def _of_incidents(incidents: Sequence[Incident]) -> Iterator[Metric]:
+    about = "Incidents, devices that went off together, of which a device is still off."
+    yield Metric("incidents", GAUGE, about, [Sample({}, len(incidents))])
+    members = {name for each in incidents for name in each.devices}
+    about = "Devices of these incidents, also those that have recovered."
+    yield Metric("devices_in_incidents", GAUGE, about, [Sample({}, len(members))])
 
 
 def _is_silent(line: Line) -> bool:

@@ -12,7 +12,7 @@ from kerneltrack.monitor.spans import parse_moment, parse_span
 from kerneltrack.paths import join
 from pipelines.report.clock import clock_of, ns_of
 from pipelines.report.data.files import read_lines, write_table
-from pipelines.report.data.incidents import incident_line, incidents_of_run
+from pipelines.report.data.incidents import incidents_of_run, lines_of_incidents
 from pipelines.report.text import MOST_NAMED, and_more
 from transforms.outputs import EPISODES, INCIDENTS
 from transforms.write.schemas import INCIDENTS_SCHEMA
@@ -121,5 +121,5 @@ def incident_lines(output: str, run: Mapping[str, Any]) -> list[str]:
     """Return what the end of a job says of incidents."""
     found, clock = incidents_of_run(output, run), clock_of(run)
     of = run["counts"]["models"]
-    lines = [f"incident: {incident_line(each, of, clock)}" for each in found[:MOST_NAMED]]
+    lines = lines_of_incidents(found[:MOST_NAMED], of, clock)
     return lines + and_more(len(found), join(output, INCIDENTS))

@@ -13,7 +13,7 @@ from pipelines.job import say
 from pipelines.notify.deliver import Delivery
 from pipelines.notify.options import check, receivers_of
 from pipelines.notify.outbox import Outbox
-from pipelines.notify.sources import FolderSource, Source, TopicSource
+from pipelines.notify.sources import DevicesSource, FolderSource, Source, TopicSource
 from pipelines.report.text import counted
 from pipelines.topics.options import client_settings
 
@@ -29,10 +29,9 @@ def run(args: argparse.Namespace) -> int:
     check(args)
     receivers = receivers_of(args)
     folder = None if args.folder is None else FolderSource(args.folder)
-    name = f"topic {args.topic}" if folder is None else folder.name
-    client = client_settings(args) if folder is None else {}
+    name = f"topic {args.topic or args.devices_topic}" if folder is None else folder.name
     with closing(Outbox(args.state, name, [each.name for each in receivers])) as outbox:
-        source: Source = folder or TopicSource(client, args.topic, args.output_format, outbox)
+        source = folder or _topic(args, outbox)
         deliveries = [Delivery(each, outbox, args.per_minute, say) for each in receivers]
         with closing(source), Interruption() as interruption:
             if args.follow is None:
@@ -48,6 +47,13 @@ def run(args: argparse.Namespace) -> int:
         if left:
             say("NOT SENT: the rest, which the next run with this --state sends")
         return FAILED_EXIT if left or refused else 0
+
+
+def _topic(args: argparse.Namespace, outbox: Outbox) -> Source:
+    client = client_settings(args)
+    if args.devices_topic is not None:
+        return DevicesSource(client, args.devices_topic)
+    return TopicSource(client, args.topic, args.output_format, outbox)
 
 
 def _once(

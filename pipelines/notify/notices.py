@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from kerneltrack.errors import DataError, printable
-from kerneltrack.fleet.devices import channel_text, named_channels
+from kerneltrack.fleet.devices import CHANGED, LEARNING, OFF, channel_text, named_channels
 from kerneltrack.monitor.reference.spec import ACCEPTED, LEAST_SHARE, STEADY
 from pipelines.report.text import counted, few, moment
 from transforms.outputs import SILENT
@@ -24,6 +24,8 @@ MOST_DEVICES = 5
 """Devices of an incident that a text names."""
 SPIKE = "spike"
 """The kind of every episode in its first rows: while one is open it says nothing yet."""
+_ENDED = {CHANGED: STEADY, LEARNING: ACCEPTED}
+"""How the episode ended after which a device is in a state, if it is not as before."""
 _TO_SECONDS = 10**9
 _FIELDS = {"model_id", "episode", "state", "kind", "severity", "start_index"}
 _FIELDS |= {"shares", "deviations"}
@@ -44,6 +46,7 @@ class Notice(msgspec.Struct, frozen=True):
         channels: Names, shares and deviations of the channels that explain it, the largest share
             first.
         devices: Of an incident, the IDs of its devices.
+        members: Of an incident, the keys of its episodes that are the newest of their devices.
     """
 
     device: str
@@ -56,6 +59,7 @@ class Notice(msgspec.Struct, frozen=True):
     severity: float | None
     channels: list[dict[str, Any]]
     devices: list[str] = []
+    members: list[str] = []
 
     @property
     def own(self) -> str:
@@ -214,6 +218,31 @@ def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> N
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(place, f"has a line that is no episode: {error}") from error
+
+
+def notice_of_device(line: Mapping[str, Any], place: str) -> Notice | None:
+    """Return what a line of a devices topic says of the device's newest episode, or its silence.
+
+    Args:
+        line: Its fields.
+        place: Where the line comes from, for the error.
+
+    Returns:
+        None if it says of neither.
+
+    Raises:
+        DataError: if it is no line of a devices topic.
+    """
+    is_off = line["state"] == OFF
+    if line["kind"] == SILENT:
+        since = {"start": line.get("since"), "start_index": line["since_index"]}
+    elif line["episode"] is not None:
+        since = {}
+    else:
+        return None
+    state = "open" if is_off else _ENDED.get(line["state"], "closed")
+    shares: dict[str, Any] = {"shares": [], "deviations": []}
+    return notice_of({**shares, **line, **since, "state": state}, (), place)
 
 
 def _channels_of(line: Mapping[str, Any], channels: Sequence[str]) -> list[dict[str, Any]]:

@@ -25,10 +25,19 @@ MOST_PORT = 65_535
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `notify` to a parser."""
-    parser.usage = "kerneltrack notify (DIR | --topic TOPIC) --state FILE [receivers] [flags]"
+    parser.usage = (
+        "kerneltrack notify (DIR | --devices-topic TOPIC | --topic TOPIC) --state FILE "
+        "[receivers] [flags]"
+    )
     parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="Folder of a run.")
     parser.add_argument(
-        "--topic", default=None, help="Read this topic of a live job: its episodes."
+        "--devices-topic",
+        default=None,
+        metavar="TOPIC",
+        help="Read the --devices-topic of a live job: devices that are off now, and incidents.",
+    )
+    parser.add_argument(
+        "--topic", default=None, help="Read the episodes topic of a live job: every episode."
     )
     add_brokers(parser)
     parser.add_argument(
@@ -163,12 +172,16 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         ConfigError: for flags that do not go together, or are out of range.
     """
-    if (args.folder is None) == (args.topic is None):
-        raise ConfigError("DIR", args.folder or "", "a run's folder, or --topic TOPIC")
+    given = [each for each in (args.folder, args.devices_topic, args.topic) if each is not None]
+    if len(given) != 1:
+        allowed = "a run's folder, or --devices-topic TOPIC, or --topic TOPIC: one of them"
+        raise ConfigError("DIR", " ".join(given), allowed)
+    if args.topic is None and args.output_format != "json":
+        raise ConfigError("--output-format", args.output_format, "left out without --topic")
     if args.folder is not None:
         for flag in ("brokers", "cluster", "client"):
             if getattr(args, flag):
-                raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
+                raise ConfigError(f"--{flag}", getattr(args, flag), "left out without a topic")
     if args.follow is not None and not 0 < args.follow <= LONGEST_FOLLOW:
         raise ConfigError("--follow", args.follow, f"seconds, above 0, at most {LONGEST_FOLLOW:g}")
     if not 0 <= args.patience <= LONGEST_FOLLOW:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from kerneltrack.errors import ConfigError, DataError
-from pipelines.notify.notices import Event, Notice
+from pipelines.notify.notices import INCIDENT, Event, Notice
 from pipelines.transactions import transaction
 
 VERSION = 1
@@ -96,7 +96,7 @@ class Outbox:
             self._file.executemany("INSERT OR REPLACE INTO offsets VALUES (?, ?)", offsets.items())
 
     def replace(self, notices: Iterable[Notice], covered: Collection[str] = ()) -> None:
-        """Take in all that a folder holds now: what is not open in it any more is over.
+        """Take in all that holds now: what is not open any more is over.
 
         Args:
             notices: What it holds.
@@ -105,13 +105,20 @@ class Outbox:
         """
         last = {notice.key: notice for notice in notices}
         with self._transaction():
+            known = {key for (key,) in self._file.execute("SELECT key FROM episodes")}
             for notice in last.values():
-                if not (notice.is_open and notice.key in covered):
+                if notice.key not in covered if notice.is_open else notice.key in known:
                     self._take(notice)
-            known = self._file.execute("SELECT DISTINCT key FROM episodes").fetchall()
-            for (key,) in known:
-                if key not in last:
-                    self._end(key, None)
+            for key in sorted(known - last.keys()):
+                self._end(key, None)
+
+    def incidents(self) -> list[Notice]:
+        """Return the incidents that are sent, or yet to be, and are not over."""
+        asked = "SELECT DISTINCT opened FROM episodes WHERE state <> ? ORDER BY number"
+        with self._checked():
+            rows = self._file.execute(asked, (ENDS,)).fetchall()
+            found = [msgspec.json.decode(opened, type=Notice) for (opened,) in rows]
+        return [each for each in found if each.kind == INCIDENT]
 
     def _take(self, notice: Notice) -> None:
         if not notice.is_open:

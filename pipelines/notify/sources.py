@@ -1,4 +1,4 @@
-"""Where episodes come from: the folder of a run, or the episodes topic of a live job."""
+"""Where episodes come from: the folder of a run, or a topic of a live job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from typing import Any, Protocol
 
 from kerneltrack.errors import DataError
 from kerneltrack.paths import exists, join, whole
+from pipelines.devices.incidents import incidents_now
 from pipelines.devices.of_run import Line, newest_episodes
-from pipelines.notify.notices import FLEET, INCIDENT, Notice, counts, notice_of
+from pipelines.notify.notices import (
+    FLEET,
+    INCIDENT,
+    Notice,
+    counts,
+    notice_of,
+    notice_of_device,
+)
 from pipelines.notify.outbox import Outbox
 from pipelines.report.data.files import plain_table, read_run
 from pipelines.report.data.incidents import Incident, incidents_of_run
@@ -50,14 +58,18 @@ class FolderSource:
         # A job that writes the folder anew writes the record last.
         if again and not exists(join(self._folder, RUN)):
             return
-        outbox.replace(*notices_of_run(self._folder))
+        outbox.replace(*notices_of_run(self._folder, outbox.incidents()))
 
     def close(self) -> None:
         """Do nothing."""
 
 
-def notices_of_run(folder: str) -> tuple[list[Notice], set[str]]:
+def notices_of_run(folder: str, known: Sequence[Notice] = ()) -> tuple[list[Notice], set[str]]:
     """Return the newest episode of each device of a run, its silence, and the incidents.
+
+    Args:
+        folder: The run's folder.
+        known: Incidents that were told of before and are not over.
 
     Returns:
         What they say, and the keys of the episodes that belong to incidents which go on.
@@ -75,16 +87,74 @@ def notices_of_run(folder: str) -> tuple[list[Notice], set[str]]:
             # Runs know the rows of a silence by their times alone.
             times = each.since, each.since
             found.append(Notice(each.model, None, SILENT, "open", 0, *times, None, []))
-    incidents = incidents_of_run(folder, run)
-    found += [_of_incident(each) for each in incidents]
-    members = {member for each in incidents if each.open for member in each.members}
-    return found, {each.key for each in found if (each.device, each.episode) in members}
+    return with_incidents(found, incidents_of_run(folder, run), known)
 
 
-def _of_incident(incident: Incident) -> Notice:
-    where, state = incident.group or FLEET, "open" if incident.open else "closed"
-    names = list(incident.devices)
-    return Notice(where, None, INCIDENT, state, 0, incident.start, None, None, [], names)
+def with_incidents(
+    found: Sequence[Notice], incidents: Sequence[Incident], known: Sequence[Notice]
+) -> tuple[list[Notice], set[str]]:
+    """Add incidents to what is known of devices.
+
+    One that was told of before keeps its beginning, whoever else belongs to it by now, and goes on
+    as long as an episode of it does, also where chance would explain it by now.
+
+    Args:
+        found: The newest episodes of devices, and their silences.
+        incidents: Those of today.
+        known: Those that were told of before and are not over.
+
+    Returns:
+        All of them, and the keys of the episodes that belong to incidents which go on.
+    """
+    keys = {(each.device, each.episode): each.key for each in found}
+    still = {each.key for each in found if each.is_open}
+    told: dict[str, Notice] = {}
+    for incident in incidents:
+        members = [keys[each] for each in incident.members if each in keys]
+        where = incident.group or FLEET
+        alike = (each for each in known if each.device == where and {*each.members} & {*members})
+        before = next(alike, None)
+        start = incident.start if before is None else before.start
+        state, names = "open" if incident.open else "closed", list(incident.devices)
+        notice = Notice(where, None, INCIDENT, state, 0, start, None, None, [], names, members)
+        told[notice.key] = notice
+    for each in known:
+        if each.key not in told and still & {*each.members}:
+            told[each.key] = each
+    covered = {key for each in told.values() if each.is_open for key in each.members}
+    return [*found, *told.values()], covered & still
+
+
+class DevicesSource:
+    """The devices topic of a live job: what each device is now.
+
+    Args:
+        client: Settings of librdkafka's clients.
+        topic: The topic.
+    """
+
+    def __init__(self, client: dict[str, Any], topic: str) -> None:
+        """Assign its partitions."""
+        # Kafka's client is not needed for a folder.
+        from pipelines.devices.of_topic import DevicesTopic  # noqa: PLC0415
+
+        self._name, self._topic = topic, DevicesTopic(client, topic)
+
+    def read(self, outbox: Outbox, again: bool) -> None:
+        """Read on to the topic's end.
+
+        Raises:
+            DataError: for a message that is no line of a devices topic.
+            KerneltrackError: if the brokers report an error.
+        """
+        lines = self._topic.read()
+        notices = (notice_of_device(line, self._name) for line in lines)
+        found = [each for each in notices if each is not None]
+        outbox.replace(*with_incidents(found, incidents_now(lines), outbox.incidents()))
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._topic.close()
 
 
 class TopicSource:

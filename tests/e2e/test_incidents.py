@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +99,6 @@ def test_groups_are_looked_at_by_themselves(
     output = track(tmp_path / "rows", list(range(12)), "--group", "hall")
     assert {line["group"] for line in incidents(output)} == {"north"}
     assert "incident: 5 of 12 devices of north went off together" in capsys.readouterr().out
-
-
-@pytest.fixture
-def server() -> Iterator[HttpServer]:
-    running = HttpServer()
-    yield running
-    running.close()
 
 
 def test_an_incident_is_one_message(tmp_path: Path, server: HttpServer) -> None:

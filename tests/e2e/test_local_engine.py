@@ -46,7 +46,7 @@ def recording(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Recordi
 @contextmanager
 def running(live: Live, *flags: str) -> Iterator[subprocess.Popen[str]]:
     """Run the job, which ends with Ctrl-C."""
-    with started(live, *flags) as job:
+    with started(live.attached(*LOCAL, *flags)) as job:
         yield job
         job.send_signal(signal.SIGINT)
         output, _ = job.communicate(timeout=PATIENCE)
@@ -55,10 +55,10 @@ def running(live: Live, *flags: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def started(live: Live, *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """Start the job, and wait until it runs."""
+def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Start a job, and wait until it runs."""
     job = subprocess.Popen(
-        live.attached(*LOCAL, *flags),
+        words,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -234,7 +234,8 @@ def check_kills(kills: int, live: Live, recording: Recording, folder: Path, *fla
     for feed, own in zip(sending, each, strict=True):
         with subprocess.Popen(feed, env=environment(), stdout=subprocess.DEVNULL) as sender:
             for _ in own:
-                with started(live, OFTEN, "--max_bundle_size=40", *flags, *resume) as job:
+                words = (OFTEN, "--max_bundle_size=40", *flags, *resume)
+                with started(live.attached(*LOCAL, *words)) as job:
                     time.sleep(float(random.uniform(0.05, 1.0)))
                     job.kill()
                 resume = ("--resume", "latest")

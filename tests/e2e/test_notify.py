@@ -57,13 +57,6 @@ def run(tmp_path: Path) -> Run:
     return made
 
 
-@pytest.fixture
-def server() -> Iterator[HttpServer]:
-    running = HttpServer()
-    yield running
-    running.close()
-
-
 def notify(place: str, tmp_path: Path, *words: str) -> int:
     return main(["notify", place, "--state", str(tmp_path / "state"), *words])
 

@@ -15,6 +15,7 @@ from kerneltrack.errors import ConfigError
 from pipelines.cli.main import main
 from pipelines.devices.metrics import MOST_LISTED, FleetMetrics
 from pipelines.devices.serve import MetricsServer
+from pipelines.report.data.incidents import Incident
 from tests.deployment import check
 from tests.parts import missing, program
 
@@ -55,7 +56,9 @@ def test_counts_are_of_all_devices_and_series_of_those_to_look_at(tmp_path: Path
     odd = 'pump "5"\\\n'
     lines = [line("well", "normal", episodes=3), line("new", "learning"), silent("lost")]
     lines += [off(odd), off("stays", state="changed"), off("rests", state="quiet")]
-    text = FleetMetrics().text(lines)
+    members = (("stays", 1), ("rests", 1))
+    incident = Incident(1, members, ("rests", "stays"), None, 0, 0, 1, 1e-3)
+    text = FleetMetrics().text(lines, [incident])
     found = values(text)
     assert {name: value for name, value in found.items() if "device=" not in name} == {
         'devices{state="off"}': 2,
@@ -66,6 +69,8 @@ def test_counts_are_of_all_devices_and_series_of_those_to_look_at(tmp_path: Path
         'devices{state="unwatched"}': 0,
         "devices_silent": 1,
         "devices_not_listed": 0,
+        "incidents": 1,
+        "devices_in_incidents": 2,
         "episodes_total": 0,
         "silences_total": 0,
     }

@@ -6,6 +6,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from kerneltrack.monitor.incidents import (
     poisson_tail,
     span_of,
 )
+from pipelines.devices.incidents import incidents_now
+from pipelines.devices.of_run import iso
 
 HOUR = 3600 * 10**9
 MONTH = 30 * 24 * HOUR
@@ -140,3 +143,50 @@ def test_a_short_run_has_a_short_span() -> None:
     assert incidents_of([], MONTH) == []
     # An hour in which all goes wrong is no incident: there is nothing to compare it with.
     assert incidents_of(together(list("abcdefgh"), 0), HOUR // 10) == []
+
+
+def device(name: str, *, state: str = "normal", since: int = 0, **changed: Any) -> dict[str, Any]:
+    """A line of a devices topic; times in hours."""
+    line = {"model_id": name, "state": state, "episodes": 0, "episode": None, "kind": None}
+    line |= {"since": iso(since * HOUR), "time": iso(since * HOUR), "detected": None, **changed}
+    if isinstance(line["detected"], int):
+        line["time"] = line["detected"] = iso(line["detected"] * HOUR)
+    return line
+
+
+def off(number: int, at: int = 700, **changed: Any) -> dict[str, Any]:
+    given = {"state": "off", "since": at, "detected": at, "episodes": 1, "episode": 1}
+    return device(f"pump-{number}", **{**given, "kind": "shift", **changed})
+
+
+def test_a_devices_topic_tells_the_incidents_that_go_on() -> None:
+    well = [device(f"fan-{n}") for n in range(8)]
+    (found,) = incidents_now([*well, off(2), off(10, 701), off(1, 702), off(3, 600)])
+    assert (found.devices, found.open) == (("pump-1", "pump-2", "pump-10"), 3)
+    assert (found.start, found.last) == (700 * HOUR, 702 * HOUR)
+    # One that is well again stays a member; where all are, there is nothing to tell.
+    over = off(2, state="normal")
+    (found,) = incidents_now([*well, over, off(10, 701), off(1, 702)])
+    assert (len(found.devices), found.open) == (3, 2)
+    assert incidents_now([*well, over, off(10, 701, state="changed")]) == []
+    # What does not count, and who sends nothing, belongs to none.
+    others = [off(3, muted="below"), off(4, kind="recovered"), off(5, kind="silent", detected=None)]
+    assert incidents_now([*well, off(1), off(2), *others]) == []
+
+
+def test_all_episodes_of_a_fleet_count_against_chance() -> None:
+    """Also those of which the topic knows no more than the number."""
+    together = [off(number) for number in range(3)]
+    assert incidents_now([*together, *(device(f"fan-{n}") for n in range(8))])
+    assert not incidents_now([*together, *(device(f"fan-{n}", episodes=20) for n in range(8))])
+
+
+def test_wrong_clocks_of_two_devices_make_no_incident() -> None:
+    together = [off(number, at=20 + number) for number in range(3)]
+    many = [device(f"fan-{n}", episodes=3, since=10) for n in range(8)]
+    assert incidents_now([*together, *many]) == []
+    old = [device(f"old-{n}", since=-300_000) for n in range(2)]
+    far = [device(f"far-{n}", since=300_000) for n in range(2)]
+    assert incidents_now([*together, *many, *old, *far]) == []
+    # A third one is believed.
+    assert incidents_now([*together, *many, *old, device("old-2", since=-300_000)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from kerneltrack.errors import ConfigError, DataError
 from pipelines.cli.main import main
 from pipelines.notify.deliver import LONGEST_PAUSE, Delivery
 from pipelines.notify.mail import Mail
-from pipelines.notify.notices import Event, Notice, iso_of, notice_of
+from pipelines.notify.notices import Event, Notice, iso_of, notice_of, notice_of_device
 from pipelines.notify.outbox import Outbox
 from pipelines.notify.post import DeliveryError, post
 from pipelines.notify.receivers import Alertmanager, Webhook
+from pipelines.notify.sources import with_incidents
 from pipelines.notify.templates import PRESETS, filled, read_template
+from pipelines.report.data.incidents import Incident
 from tests.receivers import HttpServer, mail_server
 
 START = 1_772_395_140_000_000_000
@@ -37,13 +39,6 @@ def notice(
     later = START + (60 if state == "open" else 3600) * 10**9
     kind = "silent" if episode is None else kind
     return Notice(device, episode, kind, state, 9, START, later, 12.5, SHARES)
-
-
-@pytest.fixture
-def server() -> Iterator[HttpServer]:
-    running = HttpServer()
-    yield running
-    running.close()
 
 
 class Kept:
@@ -389,6 +384,48 @@ def test_lines_of_topics_are_read() -> None:
         notice_of(line(channels=[{"name": "heat"}]), [], "here")
 
 
+def test_what_a_devices_topic_says_is_told() -> None:
+    common = {"since": "2026-03-01T19:59:00Z", "since_index": 7, "channels": []}
+
+    def told(**changed: Any) -> Notice | None:
+        return notice_of_device({**line(), **common, **changed}, "here")
+
+    assert told(state="normal", episode=None, kind=None) is None
+    for state, of_episode in (("off", "open"), ("normal", "closed"), ("learning", "accepted")):
+        found = told(state=state)
+        assert found is not None and (found.state, found.key) == (of_episode, "m episode 1")
+    changed = told(state="changed")
+    assert changed is not None and changed.state == "steady"
+    silent = told(state="off", kind="silent", episode=None, severity=None, start=None)
+    assert silent is not None and silent.is_open
+    assert silent.key == "m silent since 2026-03-01T19:59:00.000Z"
+
+
+def incident(start: int, *names: str, still: int = 1) -> Incident:
+    members = tuple((name, 1) for name in names)
+    return Incident(1, members, names, None, start, start, still, 1e-4)
+
+
+def test_an_incident_keeps_its_beginning_and_goes_on() -> None:
+    found = [notice(name, 1) for name in "abc"]
+    notices, covered = with_incidents(found, [incident(START + 9, "a", "b")], ())
+    first = notices[-1]
+    assert (first.kind, first.start, covered) == (
+        ("incident", START + 9, {"a episode 1", "b episode 1"})
+    )
+    # Somebody joins who went off before: it is the same one.
+    notices, covered = with_incidents(found, [incident(START, "c", "a", "b")], [first])
+    assert (notices[-1].key, notices[-1].devices) == (first.key, ["c", "a", "b"])
+    assert covered == {each.key for each in found}
+    # Chance would explain it by now: it goes on while one of its devices is off.
+    notices, covered = with_incidents(found, [], [first])
+    assert (notices[-1], covered) == (first, {"a episode 1", "b episode 1"})
+    ended = [notice("a", 1, "closed"), notice("b", 1), notice("c", 1)]
+    assert with_incidents(ended, [], [first]) == ([*ended, first], {"b episode 1"})
+    ended = [notice("a", 1, "closed"), notice("b", 1, "closed"), notice("c", 1)]
+    assert with_incidents(ended, [], [first]) == (ended, set())
+
+
 SECRET = "".join(random.Random(1).choices(string.ascii_letters, k=20))
 
 
@@ -415,7 +452,9 @@ SECRET = "".join(random.Random(1).choices(string.ascii_letters, k=20))
         (["--alertmanager", "http://a", "--alertmanager-labels", "a-b=1"], "NAME=VALUE"),
         (["--alertmanager", "http://a", "--per-minute", "0"], "--per-minute = 0: must be 1 to"),
         (["--alertmanager", "http://a", "--follow", "0"], "--follow = 0.0"),
-        (["--alertmanager", "http://a", "--brokers", "x:1"], "left out without --topic"),
+        (["--alertmanager", "http://a", "--brokers", "x:1"], "left out without a topic"),
+        (["--alertmanager", "http://a", "--devices-topic", "x"], "DIR = 'run x': must be a run's"),
+        (["--alertmanager", "http://a", "--output-format", "arrow"], "left out without --topic"),
     ],
 )
 def test_bad_flags_are_one_line_without_secrets(

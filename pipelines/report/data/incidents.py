@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from kerneltrack.errors import printable
+from kerneltrack.monitor.incidents import Began
 from pipelines.report.clock import SiteClock
-from pipelines.report.data.files import read_lines, read_run
+from pipelines.report.data.files import read_lines
 from pipelines.report.text import few, natural
 from transforms.outputs import INCIDENTS
 
@@ -61,16 +62,15 @@ class Incident:
         return "" if self.group is None else f" of {printable(self.group)}"
 
 
-def lines_of_open(output: str, of: int, clock: SiteClock) -> list[str]:
-    """Return the incidents that are not over at the end of a run, in words.
+def lines_of_incidents(found: Iterable[Incident], of: int, clock: SiteClock) -> list[str]:
+    """Return incidents in words, a line each.
 
     Args:
-        output: The run's folder.
+        found: The incidents.
         of: How many devices the fleet has.
         clock: By which times are shown.
     """
-    found = (each for each in incidents_of_run(output, read_run(output)) if each.open)
-    return [f"incident: {incident_line(each, of, clock)}" for each in found]
+    return [f"incident: {_text(each, of, clock)}" for each in found]
 
 
 def incidents_of_run(output: str, run: Mapping[str, Any]) -> list[Incident]:
@@ -87,20 +87,22 @@ def incidents_of_run(output: str, run: Mapping[str, Any]) -> list[Incident]:
 
 
 def _incident(number: int, lines: list[dict[str, Any]]) -> Incident:
-    times = [line["detected"] for line in lines]
-    return Incident(
-        number,
-        tuple((line["model_id"], line["episode"]) for line in lines),
-        tuple(sorted({line["model_id"] for line in lines}, key=natural)),
-        lines[0]["group"],
-        min(times),
-        max(times),
-        len({line["model_id"] for line in lines if line["state"] == OPEN}),
-        lines[0]["chance"],
-    )
+    members = [Began(line["model_id"], line["episode"], line["detected"]) for line in lines]
+    still = {line["model_id"] for line in lines if line["state"] == OPEN}
+    return incident_of(number, members, still, lines[0]["group"], lines[0]["chance"])
 
 
-def incident_line(incident: Incident, of: int, clock: SiteClock) -> str:
+def incident_of(
+    number: int, members: Sequence[Began], off: Set[str], group: str | None, chance: float
+) -> Incident:
+    """Return an incident as it is shown; `off`: devices that are still in an episode of it."""
+    names, times = {each.device for each in members}, [each.time for each in members]
+    keys = tuple((each.device, each.episode) for each in members)
+    in_order = tuple(sorted(names, key=natural))
+    return Incident(number, keys, in_order, group, min(times), max(times), len(names & off), chance)
+
+
+def _text(incident: Incident, of: int, clock: SiteClock) -> str:
     """Return an incident in words.
 
     Args:
