@@ -24,8 +24,7 @@ import pyarrow.parquet as pq
 from benchmarks.bench_site import MAKERS, OUTSIDE, track
 from benchmarks.record import Table
 from benchmarks.site_truth import DAY, Site
-from kerneltrack.fleet.devices import named_channels
-from kerneltrack.monitor.likeness import KnownFault, most_like
+from kerneltrack.monitor.likeness import KnownFault, most_like, named_channels
 from pipelines.report.data.files import read_lines, read_run
 
 STEP, MACHINES, DAYS, BROKEN = 300, 60, 60, 24

@@ -110,6 +110,7 @@ LEFT_OUT = {
     "bench_against": "needs another checkout",
     "bench_anchors": "CapyMOA wants an environment of its own",
     "bench_expire": "waits until models are silent; tests/e2e has the same in small",
+    "bench_feedback": "bench_site has the same jobs, tests/e2e mute false episodes in small",
     "bench_faults": "bench_site has the same jobs, tests of devices name faults in small",
     "bench_fleet_share": "bench_detection has such fleets, tests of the list its error",
     "bench_forest": "forests take minutes a site, and need jars from Maven",

@@ -17,6 +17,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.false_share import check_share
+from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
@@ -32,6 +33,7 @@ from kerneltrack.trackers.common.start import StartSet
 from pipelines import landmark_file
 from pipelines.cli import spec_options
 from pipelines.cli.command_line import flags_named
+from pipelines.cli.feedback_file import check_feedback, feedback_from_flags
 from pipelines.cli.job_flags import (
     FLAGS,
     HOLD_FOR,
@@ -80,6 +82,7 @@ class Job:
         given: Where models take their references from; None: of their own first rows.
         quiet: Times at which rows are not compared with references.
         rules: Which episodes count.
+        feedback: What people said of episodes.
         learner: The learner's spec, if labels are to be learned.
         late: How long rows wait for delayed labels; None: there are none.
         metrics_window: Seconds of the windows of the learner's metrics.
@@ -104,6 +107,7 @@ class Job:
     given: GivenReferences | None = None
     quiet: QuietTimes | None = None
     rules: Rules | None = None
+    feedback: Feedback | None = None
     learner: LearnerSpec | None = None
     late: LateLabels | None = None
     metrics_window: float | None = None
@@ -141,7 +145,7 @@ class Job:
             measure=self.measure is not None,
             drift=self.drift is not None,
             reference=self.reference is not None,
-            rules=self.rules is not None,
+            mutes=self.rules is not None or self.feedback is not None,
             devices=self.devices,
             periods=self.periods is not None,
             silent=self.silent_after is not None,
@@ -225,6 +229,7 @@ def job_from_flags(
         fleet_false_share=getattr(args, "fleet_false_share", None),
         quiet=_quiet_of(args, columns.options.time_zone),
         rules=rules_from_flags(args, columns.channels),
+        feedback=feedback_from_flags(args, columns),
         given=given,
         learner=learner,
         late=_late_from_flags(args, columns, learner, labels),
@@ -259,9 +264,7 @@ def job_from_flags(
     if columns.unseen and (job.reference is None or job.reference.condition is None):
         allowed = f"a condition, as the run before had one: {', '.join(columns.unseen)} is not seen"
         raise ConfigError("--only-while", None, allowed)
-    if job.quiet is not None:
-        _check_quiet(job, job.quiet)
-    check_rules(job.rules, job.reference)
+    _check_known(job)
     if job.before is not None:
         _check_before(job, job.before)
     if given is not None and job.reference is not None:
@@ -280,6 +283,14 @@ def _quiet_of(args: argparse.Namespace, zone: str) -> QuietTimes | None:
     """
     path = getattr(args, "quiet", None)
     return None if path is None else QuietTimes(read_quiet(path, zone))
+
+
+def _check_known(job: Job) -> None:
+    """Refuse what people know of devices where nothing is judged, or rows lack what it needs."""
+    if job.quiet is not None:
+        _check_quiet(job, job.quiet)
+    check_rules(job.rules, job.reference)
+    check_feedback(job.feedback, job.reference)
 
 
 def _check_quiet(job: Job, quiet: QuietTimes) -> None:
@@ -447,6 +458,7 @@ def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None
             given=job.given,
             quiet=job.quiet,
             rules=job.rules,
+            feedback=job.feedback,
             silent_after=silent_after,
             snapshot_every=job.snapshot_every,
             warm=job.start or job.before,

@@ -55,7 +55,7 @@ class Asked(NamedTuple):
         measure: Whether the kernel mismatch of windows is measured.
         drift: Whether changes of the loss are detected.
         reference: Whether rows are compared with a reference.
-        rules: Whether rules say which episodes count.
+        mutes: Whether rules or feedback say which episodes count.
         devices: Whether the state of each device is asked for.
         periods: Whether devices are compared by period.
         silent: Whether devices that send nothing are asked for.
@@ -75,7 +75,7 @@ class Asked(NamedTuple):
     measure: bool = False
     drift: bool = False
     reference: bool = False
-    rules: bool = False
+    mutes: bool = False
     devices: bool = False
     periods: bool = False
     silent: bool = False
@@ -194,7 +194,7 @@ OUTPUTS = (
         name=EPISODES,
         about="stretches of rows unlike the reference",
         steps=(TRACKER, SCORER),
-        columns=lambda asked: _schemas().episodes_schema(asked.has_time, asked.width, asked.rules),
+        columns=lambda asked: _schemas().episodes_schema(asked.has_time, asked.width, asked.mutes),
         setting="reference",
         counter="episodes",
         alarm=True,
@@ -204,7 +204,7 @@ OUTPUTS = (
         name=DEVICES,
         about="the state of each device, whenever it changes",
         steps=(TRACKER,),
-        columns=lambda asked: _schemas().devices_schema(asked.has_time, asked.width, asked.rules),
+        columns=lambda asked: _schemas().devices_schema(asked.has_time, asked.width, asked.mutes),
         setting="devices",
         folder=False,
         topic=DEVICES,

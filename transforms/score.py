@@ -22,6 +22,7 @@ from kerneltrack.fleet.restore import frozen
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.learners import LearnerSpec, LearnerState
 from kerneltrack.learners.common.inputs import inputs_of, width_of_inputs
+from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.reference import restarted
 from kerneltrack.monitor.rules import Rules
@@ -73,7 +74,8 @@ class ScoreRows(
         snapshots: Where the models are; the newest of each is taken.
         measure: Windows whose kernel mismatch is measured; event-time windows only.
         merge: Whether rows of one time are parts of one row (see `Order.duplicates`).
-        rules: Which episodes count, as of `TrackSubspace`.
+        rules: Which episodes count, as of `TrackSubspace`; so is `feedback`.
+        feedback: See `rules`.
 
     Raises:
         ConfigError: for a moving window, or a tracker that stores no rows to measure with.
@@ -86,6 +88,7 @@ class ScoreRows(
         *,
         merge: bool = False,
         rules: Rules | None = None,
+        feedback: Feedback | None = None,
     ) -> None:
         """Keep the arguments; see the class."""
         super().__init__()
@@ -97,6 +100,7 @@ class ScoreRows(
         self.measure = measure
         self.merge = merge
         self.rules = rules
+        self.feedback = feedback
 
     @property
     def in_order(self) -> bool:
@@ -119,7 +123,9 @@ class ScoreRows(
     def step(self) -> beam.DoFn:
         """Return the step itself: of chunks, or of all chunks of a model."""
         if self.in_order:
-            return _ScoreInOrderFn(self.snapshots, self.measure, self.merge, self.rules)
+            return _ScoreInOrderFn(
+                self.snapshots, self.measure, self.merge, self.rules, self.feedback
+            )
         return _ScoreFn(self.snapshots)
 
 
@@ -156,9 +162,10 @@ class _Scorer(beam.DoFn):
         snapshots: SnapshotFolder,
         measure: MeasureMismatch | None = None,
         rules: Rules | None = None,
+        feedback: Feedback | None = None,
     ) -> None:
         self._snapshots = snapshots
-        self._rules = rules
+        self._rules, self._feedback = rules, feedback
         self._measure = None if measure is None else measure.in_ns()
 
     def read(self, key: str) -> _Known | None:
@@ -167,7 +174,7 @@ class _Scorer(beam.DoFn):
         if data is None:
             return None
         work, model, newest = frozen(data, f"snapshot of model {key!r}", self._measure)
-        work = dataclasses.replace(work, rules=self._rules)
+        work = dataclasses.replace(work, rules=self._rules, feedback=self._feedback)
         learner = self._snapshots.learner_spec
         if learner is None:
             return _Known(work, model, None, newest)
@@ -263,8 +270,9 @@ class _ScoreInOrderFn(_Scorer):
         measure: MeasureMismatch | None,
         merge: bool,
         rules: Rules | None,
+        feedback: Feedback | None,
     ) -> None:
-        super().__init__(snapshots, measure, rules)
+        super().__init__(snapshots, measure, rules, feedback)
         self._merge = merge
 
     @with_input_types(tuple[str, Iterable[Chunk]])

@@ -7,7 +7,7 @@ that comes back, from a file or a snapshot, say what was known after its last ro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,9 +31,6 @@ GONE = "gone"
 FIRST_AGAIN, AGAIN = 32, 4
 """An episode that stays open is told of again so many rows after it was noticed, and whenever that
 is so many times as long ago: its kind and channels show only as it goes on."""
-
-MOST_CHANNELS = 10
-"""Channels of an episode that are named, those with the largest shares."""
 
 
 class PassedBy(NamedTuple):
@@ -81,23 +78,6 @@ class Device(NamedTuple):
         )
 
 
-def named_channels(
-    shares: Sequence[float], deviations: Sequence[float | None], channels: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return the channels of an episode with the largest shares, by name, ten at most.
-
-    Example:
-        >>> named_channels([0.2, 0.8], [None, -3.2], ["flow", "heat"])[0]
-        {'channel': 'heat', 'share': 0.8, 'deviation': -3.2}
-    """
-    order = sorted(range(len(shares)), key=lambda place: (-shares[place], place))
-    return [
-        {"channel": channels[place], "share": shares[place], "deviation": deviations[place]}
-        for place in order[:MOST_CHANNELS]
-        if shares[place] > 0
-    ]
-
-
 def channel_text(name: str, share: float, deviation: float | None) -> str:
     """Return a channel of an episode in words: its share, and how far it is above what is usual.
 
@@ -139,10 +119,10 @@ def known_of(work: Work, key: str, model: Model) -> Device:
 
 
 def judged(work: Work, key: str, device: Device) -> Device:
-    """Return a device's line by the rules: one whose open episode is muted is not off."""
-    if work.rules is None or device.episode is None:
+    """Return a device's line as rules and feedback have it: with a muted episode it is not off."""
+    if not work.mutes or device.episode is None:
         return device
-    episode = work.rules.judged(key, device.episode)
+    episode = work.judged(key, device.episode)
     state = NORMAL if device.state == OFF and episode.muted else device.state
     return device._replace(state=state, episode=episode)
 

@@ -13,9 +13,10 @@ from kerneltrack.fleet.companions import COMPANIONS, NO_ROWS, Companion
 from kerneltrack.fleet.forward_fill import LastValues
 from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.moving import MovingWindow, WindowState
 from kerneltrack.monitor.quiet import QuietTimes
-from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
+from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
 from kerneltrack.monitor.rules import Rules
 from kerneltrack.snapshots.header import AboutWriter
 from kerneltrack.snapshots.references import GivenReferences
@@ -41,6 +42,7 @@ class Work:
         given: Where models take their references from; None: they make their own.
         quiet: Times at which models' rows pass their references by.
         rules: Which episodes count; None: all do.
+        feedback: What people said of episodes, of models with times; None: nothing.
         every: Distance of the boundaries at which snapshots are due, ns of event time.
         start: Landmarks that new models begin from, if they do.
         frozen: Whether nothing is learned: rows are projected on the models as they are.
@@ -60,6 +62,7 @@ class Work:
     given: GivenReferences | None = None
     quiet: QuietTimes | None = None
     rules: Rules | None = None
+    feedback: Feedback | None = None
     every: int | None = None
     start: StartSet | None = None
     frozen: bool = False
@@ -71,6 +74,18 @@ class Work:
     def asked(self) -> tuple[str, ...]:
         """What the tracker says more of rows: the extras, and "x" for learners of moving scales."""
         return (*self.extras, "x") if self.own and self.spec.scale_moves else self.extras
+
+    @property
+    def mutes(self) -> bool:
+        """Whether episodes may be muted."""
+        return self.rules is not None or self.feedback is not None
+
+    def judged(self, key: str, episode: Episode) -> Episode:
+        """Return a model's episode with why it is muted as it is now: by rules, or by feedback."""
+        why = None if self.rules is None else self.rules.why_muted(key, episode)
+        if why is None and self.feedback is not None:
+            why = self.feedback.why_muted(key, episode)
+        return episode._replace(muted=why)
 
     @property
     def rows_to_start(self) -> int:

@@ -404,7 +404,7 @@ class _Rounds:
         if self._modes is not None:
             rows = with_modes(spec, rows, valid.of(self._modes))
         unplaced = references.unplaced_rows(spec, models.width, models.reference)
-        if self._work.devices or self._work.rules is not None:
+        if self._work.devices or self._work.mutes:
             lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
             known = ((model, models.reference_of(model)) for model in lasts.tolist())
             last = references.passed_last_each(spec, models.width, models.reference)
@@ -425,7 +425,7 @@ class _Rounds:
         shift = dict(zip(valid.which.tolist(), later.tolist(), strict=True))
         again = self._reopened(valid, rows, heads, counts, found)
         told = found.episodes
-        if self._work.rules is not None:
+        if self._work.mutes:
             # What is muted may count later on.
             told = _in_order(found.episodes, again)
         self._tell_episodes(told, shift)
@@ -454,11 +454,11 @@ class _Rounds:
         self, episodes: Mapping[int, Sequence[Episode]], shift: Mapping[int, int]
     ) -> None:
         """Note episodes as they are to be told; `shift`: rows before each reference's first."""
-        rules, keys = self._work.rules, self._models.keys
+        work, keys = self._work, self._models.keys
         for model, own in episodes.items():
             moved = [each.moved(shift[model]) for each in own]
-            if rules is not None:
-                moved = [rules.judged(keys[model], each) for each in moved]
+            if work.mutes:
+                moved = [work.judged(keys[model], each) for each in moved]
             self._found.episodes[model] += moved
 
     def _reopened(

@@ -23,6 +23,7 @@ from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.conditions import whole_rows, without_unseen
 from kerneltrack.fleet.devices import channel_text
+from kerneltrack.fleet.model import Work
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.doubts import doubts
 from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, KeptFleet, WaitingRows, read_columns
@@ -74,6 +75,7 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.clocks import is_zone
 from kerneltrack.monitor.entries import check_devices
+from kerneltrack.monitor.feedback import Feedback, checked_feedback
 from kerneltrack.monitor.reference import LEARNINGS, Episode, ReferenceSpec
 from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
@@ -148,6 +150,9 @@ class Fleet:
             "channel", "direction" ("up" or "down": it counts only on that side of what is usual),
             "least_deviation" (only from this distance on, in its own unit), and "device" (all
             without it). They are not saved.
+        feedback: Answers of people to episodes: later ones like those marked as false are muted.
+            The lines of a file of `kerneltrack feedback`, as `csv.DictReader` gives them. It needs
+            times, and is not saved.
         max_jump: Seconds that a row may be ahead of the newest one of its model. Rows further ahead
             wait until `jump_rows` of them agree; the model goes on there then. Rows that a later
             one shows to come from a wrong clock are left out. By default about three years, so
@@ -186,6 +191,7 @@ class Fleet:
         reference: str | ReferenceSpec | None = "first",
         only_while: str | None = None,
         rules: Sequence[Mapping[str, Any]] | None = None,
+        feedback: Sequence[Mapping[str, Any]] | None = None,
         max_jump: float = MAX_JUMP,
         jump_rows: int = JUMP_ROWS,
         **settings: Any,
@@ -213,15 +219,16 @@ class Fleet:
             if reference is None:
                 raise ConfigError("only_while", only_while, "left out without a reference")
             reference = dataclasses.replace(reference, only_while=only_while)
-        if rules is not None and reference is None:
-            raise ConfigError("rules", rules, "left out without a reference")
+        for name, known in (("rules", rules), ("feedback", feedback)):
+            if known is not None and reference is None:
+                raise ConfigError(name, known, "left out without a reference")
         if learner is not None:
             learner = with_inputs(learner, tracker)
         self._specs = Specs(tracker, learner, reference)
         check_int("jump_rows", jump_rows, 1, MOST_JUMP_ROWS)
         self._max_jump = check_number("max_jump", max_jump, Range(0, math.inf))
         self._jump_rows = jump_rows
-        self._rules_given = rules
+        self._rules_given, self._feedback_given = rules, feedback
         self._ahead: dict[str, Ahead] = {}
         self.columns: FrameColumns | None = None
         self._unit: str | None = None
@@ -652,12 +659,13 @@ class Fleet:
         return wait
 
     def _check_channels(self, columns: FrameColumns) -> None:
-        """Check that channels are those of the models, and have those of rules.
+        """Check that channels are those of the models, and have those of rules and feedback.
 
         Raises:
             ConfigError: if they are not.
         """
         _rules_of(self._rules_given, columns)
+        _feedback_of(self._feedback_given, columns)
         known = self.columns
         if known is not None and columns.features != known.features:
             missing = [name for name in known.features if name not in columns.features]
@@ -907,16 +915,19 @@ class Fleet:
         time = None if known is None else known.time
         return make_frame(like_of(frame, time, same_rows=True), columns)
 
+    def _judging(self) -> Work:
+        """Return what is done with rows, as far as it says which episodes count."""
+        rules = _rules_of(self._rules_given, self.columns)
+        feedback = _feedback_of(self._feedback_given, self.columns)
+        return Work(spec=self._specs.tracker, rules=rules, feedback=feedback)
+
     def _latest(self) -> list[tuple[str, Episode]]:
         """Return all episodes as they stand, the worst first, those that are open before.
 
-        Those that rules mute come last.
+        Those that are muted come last.
         """
-        rules = _rules_of(self._rules_given, self.columns)
-        found = [
-            (key, episode if rules is None else rules.judged(key, episode))
-            for (key, _), episode in self._episodes.items()
-        ]
+        work = self._judging()
+        found = [(key, work.judged(key, each)) for (key, _), each in self._episodes.items()]
         return sorted(
             found,
             key=lambda one: (
@@ -945,7 +956,7 @@ class Fleet:
             "kind": [episode.kind for _, episode in found],
             "channels": [self._channels(episode) for _, episode in found],
             "state": [episode.state for _, episode in found],
-            **({} if self._rules_given is None else {"muted": [each.muted for _, each in found]}),
+            **({"muted": [each.muted for _, each in found]} if self._judging().mutes else {}),
             "severity": [episode.severity for _, episode in found],
             "p": [episode.peak for _, episode in found],
             "episode": [episode.number for _, episode in found],
@@ -970,8 +981,8 @@ class Fleet:
         """Which devices are off, since when (`start`), which kind, and in which channels.
 
         A frame of the kind of the last input, open episodes first, the worst first. After `load`:
-        the episodes open at that time, and all later ones. With rules `muted` is the rule by which
-        an episode does not count as it stands, null if it does; these are last.
+        the episodes open at that time, and all later ones. With rules or feedback `muted` is
+        why an episode does not count as it stands, null if it does; these are last.
         """
         with self._lock:
             lines, like = self._lines(), self._like or form_of("", None)
@@ -1070,6 +1081,7 @@ class Fleet:
         models: Collection[str] | None = None,
         *,
         rules: Sequence[Mapping[str, Any]] | None = None,
+        feedback: Sequence[Mapping[str, Any]] | None = None,
         max_jump: float | None = None,
         jump_rows: int | None = None,
     ) -> Fleet:
@@ -1081,7 +1093,8 @@ class Fleet:
         Args:
             folder: Where the snapshots are.
             models: Ids of those that are wanted; None: all.
-            rules: As of the class.
+            rules: As of the class; so is `feedback`.
+            feedback: See `rules`.
             max_jump: As of the class; so is `jump_rows`. None: as it was saved; of a job's
                 snapshots as the class has it.
             jump_rows: See `max_jump`.
@@ -1101,6 +1114,7 @@ class Fleet:
             learner=found.learner_spec,
             reference=found.reference_spec,
             rules=rules,
+            feedback=feedback,
             max_jump=before[0] if max_jump is None else max_jump,
             jump_rows=before[1] if jump_rows is None else jump_rows,
         )
@@ -1206,3 +1220,19 @@ def _rules_of(
     rules = checked_rules(entries, columns.features)
     check_devices("rules", rules.rules)
     return rules
+
+
+def _feedback_of(
+    given: Sequence[Mapping[str, Any]] | None, columns: FrameColumns | None
+) -> Feedback | None:
+    """Return the feedback of a fleet; None without any, or before its columns are known.
+
+    Raises:
+        ConfigError: for an entry that says something else, by its place, or for rows without times.
+    """
+    if given is None or columns is None:
+        return None
+    if columns.time is None:
+        raise ConfigError("time", None, "given, since feedback counts from a time on")
+    entries = [(f"feedback, entry {number}", each) for number, each in enumerate(given, 1)]
+    return Feedback(checked_feedback(entries, columns.features), tuple(columns.features))

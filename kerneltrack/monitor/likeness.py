@@ -6,10 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kerneltrack.errors import printable
+
 STUCK = "stuck"
 """Kind of an episode in which a channel repeats its value: how far it is off says nothing."""
 LEAST_LIKENESS = 0.5
 """Episodes that are less like a fault do not take its name."""
+MOST_CHANNELS = 10
+"""Channels of an episode that are named, those with the largest shares."""
 
 
 class KnownFault(NamedTuple):
@@ -26,6 +30,23 @@ class KnownFault(NamedTuple):
     device: str
     kind: str
     channels: Sequence[Mapping[str, Any]]
+
+
+def named_channels(
+    shares: Sequence[float], deviations: Sequence[float | None], channels: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the channels of an episode with the largest shares, by name, ten at most.
+
+    Example:
+        >>> named_channels([0.2, 0.8], [None, -3.2], ["flow", "heat"])[0]
+        {'channel': 'heat', 'share': 0.8, 'deviation': -3.2}
+    """
+    order = sorted(range(len(shares)), key=lambda place: (-shares[place], place))
+    return [
+        {"channel": channels[place], "share": shares[place], "deviation": deviations[place]}
+        for place in order[:MOST_CHANNELS]
+        if shares[place] > 0
+    ]
 
 
 def likeness(kind: str, channels: Sequence[Mapping[str, Any]], fault: KnownFault) -> float:
@@ -61,9 +82,32 @@ def most_like(
     kind: str, channels: Sequence[Mapping[str, Any]], faults: Sequence[KnownFault]
 ) -> tuple[KnownFault, float] | None:
     """Return the fault that an episode is most like, and how like; None if it is like none."""
-    found = [(likeness(kind, channels, fault), fault) for fault in faults]
-    best, fault = max(found, key=lambda pair: pair[0])
-    return (fault, best) if best >= LEAST_LIKENESS else None
+    found = [(fault, likeness(kind, channels, fault)) for fault in faults]
+    best = max(found, key=lambda pair: pair[1], default=None)
+    return None if best is None or best[1] < LEAST_LIKENESS else best
+
+
+def like_of(
+    kind: str, channels: Sequence[Mapping[str, Any]], faults: Sequence[KnownFault]
+) -> dict[str, Any] | None:
+    """Return the `name`, `device` and `likeness` of the fault that an episode is most like."""
+    found = most_like(kind, channels, faults)
+    if found is None:
+        return None
+    fault, how = found
+    return {"name": fault.name, "device": fault.device, "likeness": how}
+
+
+def like_text(like: Mapping[str, Any] | None) -> str:
+    """Return what `like_of` gave in words; "" of None.
+
+    Example:
+        >>> like_text({"name": "bearing", "device": "pump-5", "likeness": 0.824})
+        'like bearing of pump-5 (82%)'
+    """
+    if like is None:
+        return ""
+    return f"like {printable(like['name'])} of {printable(like['device'])} ({like['likeness']:.0%})"
 
 
 def channel(name: str, share: float, deviation: float | None) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kerneltrack.errors import ConfigError, DataError, fit, printable
 from kerneltrack.monitor.entries import Entry
@@ -13,6 +14,49 @@ from kerneltrack.snapshots.files import read_whole
 
 Entries = list[tuple[str, Any]]
 """Each with its place in the file: "line 3", "entry 2"."""
+MOST_BYTES = 16 << 20
+"""Bytes that a file of them has at most."""
+
+
+class EntryFlag(NamedTuple):
+    """A flag that names a file of entries, and a section of the spec file that may have them.
+
+    Attributes:
+        name: Of both.
+        fields: Columns that a CSV file may have.
+        needed: Those that it must have.
+        example: An entry in YAML, for the error.
+    """
+
+    name: str
+    fields: Collection[str]
+    needed: Collection[str]
+    example: str
+
+    def entries(self, args: argparse.Namespace) -> tuple[str, Entries]:
+        """Return the file that has the entries, and these; none without either.
+
+        The file is that of the flag; without one it is that of `--spec`.
+
+        Raises:
+            DataError: for a file that cannot be read, or that has none.
+        """
+        path = getattr(args, self.name)
+        if path is not None:
+            entries = read_entries(path, MOST_BYTES, self.fields, self.needed, self.example)
+            if not entries:
+                raise DataError(path, f"holds no {self.name}: - {self.example}")
+            return path, entries
+        if getattr(args, "spec", None) is None:
+            return "", []
+        # Reading YAML takes a tenth of what a command without takes.
+        from pipelines.cli.spec_file import read_spec_file  # noqa: PLC0415
+
+        section: Any = read_spec_file(args.spec).get(self.name, ())
+        if section != () and (not isinstance(section, list) or not section):
+            raise DataError(args.spec, f"{self.name} must hold a list: - {self.example}")
+        named = enumerate(section, 1)
+        return args.spec, [(f"{self.name}, entry {number}", each) for number, each in named]
 
 
 def read_entries(

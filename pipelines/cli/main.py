@@ -90,6 +90,11 @@ COMMANDS = {
         "devices.options.add_flags",
         "devices.command.run",
     ),
+    "feedback": CommandEntry(
+        "Mark an episode as false or real.",
+        "feedback.options.add_flags",
+        "feedback.command.run",
+    ),
     "notify": CommandEntry(
         "Send an alert when a device is off, and when it is well again.",
         "notify.options.add_flags",
@@ -147,7 +152,7 @@ COMMANDS = {
 }
 
 GROUPS = {
-    "Which devices are off?": ("track", "devices", "notify", "report", "score"),
+    "Which devices are off?": ("track", "devices", "feedback", "notify", "report", "score"),
     "Learn labels, choose settings": ("tune", "list", "landmarks"),
     "Live streams": (
         *("stream", "stop", "cluster", "replay", "read-output", "replay-dead-letters", "reset"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor.clocks import UTC
 from kerneltrack.monitor.quiet import FIELDS, QuietTime, checked_times
-from pipelines.cli.entries_file import read_entries
+from pipelines.cli.entries_file import MOST_BYTES, read_entries
 
 FLAG = "--quiet"
-_MOST_BYTES = 16 << 20
 _EXAMPLE = "{device: pump-7, from: ..., to: ..., why: ...}"
 
 
@@ -24,7 +23,7 @@ def read_quiet(path: str, zone: str = UTC) -> tuple[QuietTime, ...]:
         DataError: if it cannot be read, or holds something else: by its line or entry.
     """
     try:
-        entries = read_entries(path, _MOST_BYTES, FIELDS, ("from", "to"), _EXAMPLE)
+        entries = read_entries(path, MOST_BYTES, FIELDS, ("from", "to"), _EXAMPLE)
         return checked_times(entries, zone)
     except ConfigError as error:
         raise DataError(path, str(error)) from error

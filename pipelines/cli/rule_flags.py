@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from kerneltrack.errors import ConfigError, DataError, printable
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.rules import FIELDS, Rules, checked_rules
-from pipelines.cli.entries_file import Entries, read_entries
+from pipelines.cli.entries_file import EntryFlag
 from pipelines.cli.spec_options import RULES
 
 FLAG = "--rules"
-_MOST_BYTES = 16 << 20
 _EXAMPLE = "{channel: heat, direction: up, least_deviation: 2}"
+_SOURCE = EntryFlag(RULES, FIELDS, ("channel",), _EXAMPLE)
 _OF_FLAGS = {"--direction": "direction", "--least-deviation": "least_deviation"}
 
 
@@ -33,7 +32,7 @@ def rules_from_flags(args: argparse.Namespace, channels: Sequence[str]) -> Rules
         DataError: for a file that cannot be read, or that says something else: by its line or
             entry.
     """
-    path, entries = _entries_of(args)
+    path, entries = _SOURCE.entries(args)
     given = _given(args)
     if not entries and not given:
         return None
@@ -49,24 +48,6 @@ def rules_from_flags(args: argparse.Namespace, channels: Sequence[str]) -> Rules
     ]
     # One of all devices that is in the file, too, is named by its line.
     return checked_rules([*entries, *flags], channels)
-
-
-def _entries_of(args: argparse.Namespace) -> tuple[str, Entries]:
-    """Return the file of rules, and its entries; none without one."""
-    if args.rules is not None:
-        entries = read_entries(args.rules, _MOST_BYTES, FIELDS, ("channel",), _EXAMPLE)
-        if not entries:
-            raise DataError(args.rules, f"holds no rules: - {_EXAMPLE}")
-        return args.rules, entries
-    if getattr(args, "spec", None) is None:
-        return "", []
-    # Reading YAML takes a tenth of what a command without takes.
-    from pipelines.cli.spec_file import read_spec_file  # noqa: PLC0415
-
-    section: Any = read_spec_file(args.spec).get(RULES, ())
-    if section != () and (not isinstance(section, list) or not section):
-        raise DataError(args.spec, f"{RULES} must hold a list: - {_EXAMPLE}")
-    return args.spec, [(f"{RULES}, entry {number}", each) for number, each in enumerate(section, 1)]
 
 
 def _given(args: argparse.Namespace) -> dict[str, tuple[list[str], dict[str, str]]]:

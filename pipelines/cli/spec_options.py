@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 NONE = "none"
 RULES = "rules"
 """Section of the YAML file with rules, and the flag of a file of them."""
+FEEDBACK = "feedback"
+"""The same of what people said of episodes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,7 +279,8 @@ def add_silent_flag(group: Any, about: str) -> None:
 def add_rule_flags(parser: argparse.ArgumentParser, devices: str = "device or group") -> None:
     """Add the flags of rules to a parser; `devices`: what the file's lines may name."""
     group = parser.add_argument_group(
-        "rules", "Which episodes count? Others are muted: written, but their devices are not off."
+        "rules and feedback",
+        "Which episodes count? Others are muted: written, but their devices are not off.",
     )
     group.add_argument(
         "--direction",
@@ -305,6 +308,14 @@ def add_rule_flags(parser: argparse.ArgumentParser, devices: str = "device or gr
         help=f"Take such rules from a file, CSV or YAML with {devices} (neither: all devices), "
         "channel, direction and least_deviation. A device's own rule for a channel comes before "
         "others.",
+    )
+    group.add_argument(
+        "--feedback",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="Mute episodes that are like one that is marked as false in this file, from a moment "
+        "of event time on. `kerneltrack feedback` writes it.",
     )
 
 
@@ -511,7 +522,7 @@ def _section(args: argparse.Namespace, role: Role) -> dict[str, Any]:
     values = read_spec_file(args.spec)
     sections = [LEARNER.name, DRIFT.name, REFERENCE.name]
     # A job that has no such flag refuses the section.
-    sections += [name for name in (PERIODS.name, RULES) if hasattr(args, name)]
+    sections += [name for name in (PERIODS.name, RULES, FEEDBACK) if hasattr(args, name)]
     parts = {name: values.pop(name) for name in sections if name in values}
     if role is TRACKER:
         return values

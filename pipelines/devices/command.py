@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kerneltrack.fleet.devices import GONE
+from kerneltrack.monitor.feedback import faults_of_run
 from kerneltrack.paths import exists, join
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
@@ -121,7 +122,9 @@ class _Shown:
         self._until = None if run is None else calibrated_from(run)
         self._clock = UTC_CLOCK if run is None else clock_of(run)
         self._json, self._csv = args.json, args.csv
-        self._faults = None if args.faults is None else read_faults(args.faults, args.folder)
+        self._faults = faults_of_run(run or {}) or None
+        if args.faults is not None:
+            self._faults = read_faults(args.faults, args.folder)
         self._states, self._folder, self._topic = args.state, args.folder, args.topic
         self._before: dict[str, Line] = {}
         self._clears = args.watch is not None and sys.stdout.isatty()

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kerneltrack.errors import ConfigError, DataError, printable
-from kerneltrack.fleet.devices import CHANGED, OFF, named_channels
-from kerneltrack.monitor.likeness import KnownFault, most_like
-from pipelines.cli.entries_file import read_entries
+from kerneltrack.fleet.devices import CHANGED, OFF
+from kerneltrack.monitor import feedback
+from kerneltrack.monitor.likeness import KnownFault, like_of, named_channels
+from pipelines.cli.entries_file import MOST_BYTES, read_entries
 from pipelines.report.data.files import read_lines, read_run
 from transforms.outputs import EPISODES
 
@@ -18,8 +19,10 @@ _Episode = tuple[str, int]
 
 _NEEDED = ("name", "device", "episode")
 FIELDS = (*_NEEDED, "run")
+_VERDICT = "verdict"
+"""Field of feedback alone."""
+_FIELDS_OF_BOTH = tuple(dict.fromkeys((*FIELDS, *feedback.FIELDS)))
 _COLUMNS = ("model_id", "episode", "index", "kind", "shares", "deviations")
-_MOST_BYTES = 16 << 20
 _EXAMPLE = "{name: bearing, device: pump-7, episode: 1}"
 
 
@@ -28,7 +31,8 @@ def read_faults(path: str, folder: str | None) -> list[KnownFault]:
 
     Args:
         path: A CSV file (.csv) with the columns name, device, episode and, for an episode of
-            another run, run: its folder; or a YAML file with a list of them.
+            another run, run: its folder; or a YAML file with a list of them. Or feedback, of which
+            the real ones with a name count.
         folder: The run of the lines that name none; None: each must name one.
 
     Raises:
@@ -36,9 +40,11 @@ def read_faults(path: str, folder: str | None) -> list[KnownFault]:
             run does not have: by its line or entry.
     """
     try:
-        entries = read_entries(path, _MOST_BYTES, FIELDS, _NEEDED, _EXAMPLE)
+        entries = read_entries(path, MOST_BYTES, _FIELDS_OF_BOTH, _NEEDED[:2], _EXAMPLE)
         if not entries:
             raise ConfigError("entries", 0, "one at least")
+        if any(_VERDICT in entry for _, entry in entries if isinstance(entry, Mapping)):
+            return feedback.named_faults(feedback.checked_feedback(entries))
         named = [(where, _checked(where, entry, folder)) for where, entry in entries]
         asked: dict[str, set[_Episode]] = {}
         for _, entry in named:
@@ -57,11 +63,7 @@ def with_names(lines: Sequence[Line], faults: Sequence[KnownFault]) -> list[Line
 def _like(line: Line, faults: Sequence[KnownFault]) -> Line | None:
     if line["state"] not in (OFF, CHANGED) or not line["channels"]:
         return None
-    found = most_like(line["kind"], line["channels"], faults)
-    if found is None:
-        return None
-    fault, likeness = found
-    return {"name": fault.name, "device": fault.device, "likeness": likeness}
+    return like_of(line["kind"], line["channels"], faults)
 
 
 def _checked(where: str, entry: Any, folder: str | None) -> dict[str, Any]:

@@ -18,10 +18,11 @@ from kerneltrack.fleet.devices import (
     OFF,
     QUIET,
     UNWATCHED,
-    named_channels,
 )
+from kerneltrack.monitor.likeness import named_channels
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference.spec import AUTO, RECOVERED
+from pipelines.report.clock import iso
 from pipelines.report.data.columns import array_of, model_numbers, times_of
 from pipelines.report.data.differences import differing_of
 from pipelines.report.data.files import (
@@ -43,7 +44,7 @@ _TIMES = ("start", "detected", "last")
 _OF_EPISODE = ("episode", "kind", "severity", "p")
 _NO_EPISODE: Line = dict.fromkeys((*_OF_EPISODE, *(f"{name}_index" for name in _TIMES), *_TIMES))
 _MUTED = "muted"
-"""Field of lines where the run has rules."""
+"""Field of lines where the run has rules or feedback."""
 _GIVEN = "reference_from"
 
 
@@ -225,7 +226,7 @@ def _line(run: Mapping[str, Any], row: Line, newest: Line | None, changed: Line 
     line |= _moments("since", at["since"], has_time)
     line["episodes"] = 0 if newest is None else newest["episode"]
     line |= {name: None if episode is None else _number(episode[name]) for name in _OF_EPISODE}
-    if run.get("rules"):
+    if run.get("rules") or run.get("feedback"):
         line[_MUTED] = (episode or {}).get(_MUTED)
     for name in _TIMES:
         line |= _moments(name, at[name], has_time)
@@ -255,13 +256,3 @@ def _moments(name: str, at: tuple[int | None, int | None], has_time: bool) -> Li
 
 def _number(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def iso(time: int) -> str:
-    """Return a time in ns since 1970 as live jobs write it.
-
-    Example:
-        >>> iso(1_500_000_000_000_000_000)
-        '2017-07-14T02:40:00.000000000Z'
-    """
-    return f"{np.datetime64(time, 'ns')}Z"

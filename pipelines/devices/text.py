@@ -10,6 +10,7 @@ from typing import Any
 
 from kerneltrack.errors import printable
 from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED, channel_text
+from kerneltrack.monitor.likeness import like_text
 from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
@@ -150,11 +151,7 @@ def _cells(
 
 
 def _kind(line: Line) -> str:
-    like, kind = line.get("like"), line["kind"] or ""
-    if like is None:
-        return kind
-    fault = f"{printable(like['name'])} of {printable(like['device'])}"
-    return f"{kind}, like {fault} ({like['likeness']:.0%})"
+    return ", ".join(filter(None, (line["kind"], like_text(line.get("like")))))
 
 
 def _moment(time: str | None, row: int | None, clock: SiteClock) -> str:

@@ -70,6 +70,8 @@ def settings_of(job: Job, ends: Ends, start_from: str | None) -> dict[str, Any]:
         found["quiet"] = job.quiet.to_dict()
     if job.rules is not None:
         found["rules"] = job.rules.to_dict()
+    if job.feedback is not None:
+        found["feedback"] = job.feedback.to_dict()
     if job.given is not None:
         found["reference_from"] = job.given.place
     if start_from is not None:

@@ -1,4 +1,4 @@
-"""Quiet times and rules of a job on files: groups that they name, devices that are not there."""
+"""What people know of devices, in a job on files: groups and devices that are not there."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.entries import ALL, Entry
+from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.rules import Rule, Rules
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
 from pipelines.cli.entries_file import check_groups
+from pipelines.cli.feedback_file import FLAG as FEEDBACK_FLAG
 from pipelines.cli.quiet_file import FLAG
 from pipelines.cli.rule_flags import FLAG as RULES_FLAG
 from pipelines.files.groups import check_group, groups_of
@@ -60,14 +62,26 @@ def rule_lines(output: str, rules: Rules | None) -> list[str]:
     return [] if rules is None else _unknown_lines(output, rules.rules, rules.groups, RULES_FLAG)
 
 
+def feedback_lines(output: str, feedback: Feedback | None) -> list[str]:
+    """Return a warning of feedback on no device: it is a mistake."""
+    said = () if feedback is None else feedback.said
+    return _unknown_names(output, [each.device for each in said], {}, FEEDBACK_FLAG)
+
+
 def _unknown_lines(
     output: str,
     entries: Sequence[QuietTime] | Sequence[Rule],
     groups: Mapping[str, str],
     flag: str,
 ) -> list[str]:
-    known = {*SnapshotFolder(join(output, SNAPSHOTS)).models, ALL, *groups.values()}
     names = [each.group if each.device is None else each.device for each in entries]
+    return _unknown_names(output, names, groups, flag)
+
+
+def _unknown_names(
+    output: str, names: Sequence[str | None], groups: Mapping[str, str], flag: str
+) -> list[str]:
+    known = {*SnapshotFolder(join(output, SNAPSHOTS)).models, ALL, *groups.values()}
     unknown = list(dict.fromkeys(str(name) for name in names if name not in known))
     if not unknown:
         return []

@@ -25,6 +25,7 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.entries import check_devices
 from kerneltrack.paths import join, whole
 from kerneltrack.snapshots.folder import SnapshotFolder
+from pipelines.cli.feedback_file import check_feedback, feedback_from_flags
 from pipelines.cli.rule_flags import FLAG, check_rules, rules_from_flags
 from pipelines.files import outcome, output_folder
 from pipelines.files.first_look import look_and_warn
@@ -81,7 +82,9 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     check_rules(rules, reference)
     if rules is not None:
         check_devices(FLAG, rules.rules)
-    job = ScoreRows(snapshots, measure, merge=columns.partial, rules=rules)
+    feedback = feedback_from_flags(args, columns)
+    check_feedback(feedback, reference)
+    job = ScoreRows(snapshots, measure, merge=columns.partial, rules=rules, feedback=feedback)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)
     try:
@@ -115,6 +118,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
             },
             "reference": reference and reference.to_dict(),
             **({} if rules is None else {"rules": rules.to_dict()}),
+            **({} if feedback is None else {"feedback": feedback.to_dict()}),
             "measure": job.measure and job.measure.in_ns().to_dict(),
             "warnings": [*warnings, *odd],
             **outcome.record_of(judged, allowed),
@@ -155,7 +159,7 @@ def _build(
         label=columns.label_type,
         measure=job.measure is not None,
         reference=snapshots.reference_spec is not None,
-        rules=job.rules is not None,
+        mutes=job.rules is not None or job.feedback is not None,
         learner=snapshots.learner_spec,
         in_order=job.in_order,
     )

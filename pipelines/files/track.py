@@ -35,7 +35,7 @@ from pipelines.files.missing import missing_lines, missing_values, models_withou
 from pipelines.files.neighbours import find_neighbours, neighbour_lines
 from pipelines.files.pipeline import Ends, build, parts_of, settings_of
 from pipelines.files.progress import StatusLine
-from pipelines.files.quiet import quiet_lines, rule_lines, with_groups
+from pipelines.files.quiet import feedback_lines, quiet_lines, rule_lines, with_groups
 from pipelines.files.record import (
     counts,
     input_files,
@@ -277,6 +277,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         *silent_lines(args.output, record),
         *quiet_lines(args.output, record, job.quiet),
         *rule_lines(args.output, job.rules),
+        *feedback_lines(args.output, job.feedback),
         *neighbour_lines(args.output, record),
         *_what_to_ask(args.reference, job, found),
         *failure_lines(failed),

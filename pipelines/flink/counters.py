@@ -36,7 +36,7 @@ OTHERS = {
     "rows_ambiguous": "with a local time that comes twice",
     "rows_nonexistent": "with one that does not exist",
     **{output.counter: output.counter for output in OUTPUTS if output.alarm},
-    "episodes_muted": "muted by rules when they were noticed",
+    "episodes_muted": "muted by rules or feedback when they were noticed",
     "labels_read": "labels read",
     "labels_failed": "labels refused",
     "labels_lost": "labels that no row took",

@@ -7,8 +7,10 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
+from kerneltrack.monitor.likeness import KnownFault
 from pipelines.cli.command_line import FAILED_EXIT, INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
+from pipelines.devices.faults import read_faults
 from pipelines.job import say
 from pipelines.notify.deliver import Delivery
 from pipelines.notify.options import check, receivers_of
@@ -28,10 +30,11 @@ def run(args: argparse.Namespace) -> int:
     """
     check(args)
     receivers = receivers_of(args)
-    folder = None if args.folder is None else FolderSource(args.folder)
+    faults = None if args.faults is None else read_faults(args.faults, args.folder)
+    folder = None if args.folder is None else FolderSource(args.folder, faults)
     name = f"topic {args.topic or args.devices_topic}" if folder is None else folder.name
     with closing(Outbox(args.state, name, [each.name for each in receivers])) as outbox:
-        source = folder or _topic(args, outbox)
+        source = folder or _topic(args, outbox, faults or ())
         deliveries = [Delivery(each, outbox, args.per_minute, say) for each in receivers]
         with closing(source), Interruption() as interruption:
             if args.follow is None:
@@ -49,11 +52,11 @@ def run(args: argparse.Namespace) -> int:
         return FAILED_EXIT if left or refused else 0
 
 
-def _topic(args: argparse.Namespace, outbox: Outbox) -> Source:
+def _topic(args: argparse.Namespace, outbox: Outbox, faults: Sequence[KnownFault]) -> Source:
     client = client_settings(args)
     if args.devices_topic is not None:
-        return DevicesSource(client, args.devices_topic)
-    return TopicSource(client, args.topic, args.output_format, outbox)
+        return DevicesSource(client, args.devices_topic, faults)
+    return TopicSource(client, args.topic, args.output_format, outbox, faults)
 
 
 def _once(

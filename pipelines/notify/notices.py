@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from kerneltrack.errors import DataError, printable
-from kerneltrack.fleet.devices import CHANGED, LEARNING, OFF, channel_text, named_channels
+from kerneltrack.fleet.devices import CHANGED, LEARNING, OFF, channel_text
+from kerneltrack.monitor.likeness import KnownFault, like_of, like_text, named_channels
 from kerneltrack.monitor.reference.spec import ACCEPTED, LEAST_SHARE, STEADY
 from pipelines.report.text import counted, few, moment
 from transforms.outputs import SILENT
@@ -47,6 +48,7 @@ class Notice(msgspec.Struct, frozen=True):
             first.
         devices: Of an incident, the IDs of its devices.
         members: Of an incident, the keys of its episodes that are the newest of their devices.
+        like: Which known fault it is like, in words; "": none.
     """
 
     device: str
@@ -60,6 +62,7 @@ class Notice(msgspec.Struct, frozen=True):
     channels: list[dict[str, Any]]
     devices: list[str] = []
     members: list[str] = []
+    like: str = ""
 
     @property
     def own(self) -> str:
@@ -162,7 +165,9 @@ class Event(msgspec.Struct, frozen=True):
             return f"{device} has sent nothing since {since}"
         if self.over:
             return self._ended(device, since)
-        what = " in ".join(text for text in (self.kind, self.channels) if text)
+        like = notice.like.replace("%", " %")
+        kind = ", ".join(text for text in (self.kind, like) if text)
+        what = " in ".join(text for text in (kind, self.channels) if text)
         return f"{device} is off since {since}" + (f": {what}" if what else "")
 
     def _of_incident(self, since: str) -> str:
@@ -191,13 +196,19 @@ def counts(line: Mapping[str, Any]) -> bool:
     return line.get("state") != "open" or line.get("muted") is None
 
 
-def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> Notice:
+def notice_of(
+    line: Mapping[str, Any],
+    channels: Sequence[str],
+    place: str,
+    faults: Sequence[KnownFault] = (),
+) -> Notice:
     """Return what a line of the episodes says.
 
     Args:
         line: Its columns by name; times in ns since 1970, or in ISO 8601.
         channels: Names of the D channels, if the line has none itself; others are numbered.
         place: Where the line comes from, for the error.
+        faults: Known faults, after which it is named.
 
     Raises:
         DataError: if it is no line of episodes.
@@ -205,6 +216,7 @@ def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> N
     if not line.keys() >= _FIELDS:
         raise DataError(place, "has a line without columns of episodes: is it an episodes topic?")
     try:
+        named = _channels_of(line, channels)
         return Notice(
             str(line["model_id"]),
             None if line["kind"] == SILENT else int(line["episode"]),
@@ -214,18 +226,22 @@ def notice_of(line: Mapping[str, Any], channels: Sequence[str], place: str) -> N
             _ns(line.get("start")),
             _ns(line.get("time")),
             _number(line["severity"]),
-            _channels_of(line, channels),
+            named,
+            like=like_text(like_of(str(line["kind"]), named, faults)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(place, f"has a line that is no episode: {error}") from error
 
 
-def notice_of_device(line: Mapping[str, Any], place: str) -> Notice | None:
+def notice_of_device(
+    line: Mapping[str, Any], place: str, faults: Sequence[KnownFault] = ()
+) -> Notice | None:
     """Return what a line of a devices topic says of the device's newest episode, or its silence.
 
     Args:
         line: Its fields.
         place: Where the line comes from, for the error.
+        faults: As of `notice_of`.
 
     Returns:
         None if it says of neither.
@@ -242,7 +258,7 @@ def notice_of_device(line: Mapping[str, Any], place: str) -> Notice | None:
         return None
     state = "open" if is_off else _ENDED.get(line["state"], "closed")
     shares: dict[str, Any] = {"shares": [], "deviations": []}
-    return notice_of({**shares, **line, **since, "state": state}, (), place)
+    return notice_of({**shares, **line, **since, "state": state}, (), place, faults)
 
 
 def _channels_of(line: Mapping[str, Any], channels: Sequence[str]) -> list[dict[str, Any]]:

@@ -47,6 +47,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="Format of the topic's messages. [default %(default)s]",
     )
     parser.add_argument(
+        "--faults",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="Name episodes after the known faults in this file, as `kerneltrack devices --faults` "
+        "does.",
+    )
+    parser.add_argument(
         "--state",
         required=True,
         type=path_name,

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from kerneltrack.errors import DataError
+from kerneltrack.monitor.feedback import faults_of_run
+from kerneltrack.monitor.likeness import KnownFault
 from kerneltrack.paths import exists, join, whole
 from pipelines.devices.incidents import incidents_now
 from pipelines.devices.of_run import Line, newest_episodes
@@ -46,11 +48,12 @@ class FolderSource:
 
     Args:
         folder: The folder.
+        faults: Known faults, after which episodes are named; None: those of the run's feedback.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, faults: Sequence[KnownFault] | None) -> None:
         """Keep it."""
-        self._folder = folder
+        self._folder, self._faults = folder, faults
         self.name = f"folder {whole(folder)}"
 
     def read(self, outbox: Outbox, again: bool) -> None:
@@ -58,18 +61,21 @@ class FolderSource:
         # A job that writes the folder anew writes the record last.
         if again and not exists(join(self._folder, RUN)):
             return
-        outbox.replace(*notices_of_run(self._folder, outbox.incidents()))
+        outbox.replace(*notices_of_run(self._folder, outbox.incidents(), self._faults))
 
     def close(self) -> None:
         """Do nothing."""
 
 
-def notices_of_run(folder: str, known: Sequence[Notice] = ()) -> tuple[list[Notice], set[str]]:
+def notices_of_run(
+    folder: str, known: Sequence[Notice] = (), faults: Sequence[KnownFault] | None = None
+) -> tuple[list[Notice], set[str]]:
     """Return the newest episode of each device of a run, its silence, and the incidents.
 
     Args:
         folder: The run's folder.
         known: Incidents that were told of before and are not over.
+        faults: As of `FolderSource`.
 
     Returns:
         What they say, and the keys of the episodes that belong to incidents which go on.
@@ -81,7 +87,8 @@ def notices_of_run(folder: str, known: Sequence[Notice] = ()) -> tuple[list[Noti
     channels = (run.get("columns") or {}).get("features") or []
     lines = newest_episodes(folder)[0].values()
     silent = silent_of(folder, run)
-    found = [notice_of(line, channels, folder) for line in lines if counts(line)]
+    named = faults_of_run(run) if faults is None else faults
+    found = [notice_of(line, channels, folder, named) for line in lines if counts(line)]
     for each in [] if silent is None else silent.devices:
         if each.until is None:
             # Runs know the rows of a silence by their times alone.
@@ -131,14 +138,18 @@ class DevicesSource:
     Args:
         client: Settings of librdkafka's clients.
         topic: The topic.
+        faults: Known faults, after which episodes are named.
     """
 
-    def __init__(self, client: dict[str, Any], topic: str) -> None:
+    def __init__(
+        self, client: dict[str, Any], topic: str, faults: Sequence[KnownFault] = ()
+    ) -> None:
         """Assign its partitions."""
         # Kafka's client is not needed for a folder.
         from pipelines.devices.of_topic import DevicesTopic  # noqa: PLC0415
 
-        self._name, self._topic = topic, DevicesTopic(client, topic)
+        self._name, self._faults = topic, faults
+        self._topic = DevicesTopic(client, topic)
 
     def read(self, outbox: Outbox, again: bool) -> None:
         """Read on to the topic's end.
@@ -148,7 +159,7 @@ class DevicesSource:
             KerneltrackError: if the brokers report an error.
         """
         lines = self._topic.read()
-        notices = (notice_of_device(line, self._name) for line in lines)
+        notices = (notice_of_device(line, self._name, self._faults) for line in lines)
         found = [each for each in notices if each is not None]
         outbox.replace(*with_incidents(found, incidents_now(lines), outbox.incidents()))
 
@@ -165,14 +176,22 @@ class TopicSource:
         topic: The topic.
         form: How its messages are written.
         outbox: Says how far it was read.
+        faults: Known faults, after which episodes are named.
     """
 
-    def __init__(self, client: dict[str, Any], topic: str, form: str, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        client: dict[str, Any],
+        topic: str,
+        form: str,
+        outbox: Outbox,
+        faults: Sequence[KnownFault],
+    ) -> None:
         """Assign its partitions."""
         # Kafka's client is not needed for a folder.
         from pipelines.topics.read_output import OutputReader  # noqa: PLC0415
 
-        self._topic, self._form = topic, form
+        self._topic, self._form, self._faults = topic, form, faults
         self._reader = OutputReader(client, topic, form, outbox.offsets())
 
     def read(self, outbox: Outbox, again: bool) -> None:
@@ -194,7 +213,7 @@ class TopicSource:
         rows = self._reader.rows_of(message) if self._form == "json" else _rows(message, where)
         for row in rows:
             if counts(row):
-                yield notice_of(row, (), where)
+                yield notice_of(row, (), where, self._faults)
 
     def close(self) -> None:
         """Close the consumer."""

@@ -62,3 +62,13 @@ def clock_of(run: Mapping[str, Any]) -> SiteClock:
 def ns_of(text: str) -> int:
     """Return a time in UTC as `run.json` has it, `2026-07-01 14:00:00`, in ns since 1970."""
     return int(np.datetime64(text, "ns").astype(np.int64))
+
+
+def iso(time: int) -> str:
+    """Return a time in ns since 1970 as live jobs write it.
+
+    Example:
+        >>> iso(1_500_000_000_000_000_000)
+        '2017-07-14T02:40:00.000000000Z'
+    """
+    return f"{np.datetime64(time, 'ns')}Z"

@@ -174,6 +174,39 @@ def test_quiet_times_arrive(
         wait_for("quiet devices", lambda: set(states()) == {"quiet"})
 
 
+def test_feedback_counts_as_in_the_file_job(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    some, others = map(str, recording.files)
+    job, said = (*COLUMNS, *SPECS, *REFERENCE), tmp_path / "said.csv"
+    track(some, others, *job, "--output", str(tmp_path / "plain"))
+    first = table_of(tmp_path / "plain", "episodes").to_pylist()[0]
+    answer = (first["model_id"], "1", "false", "--from", "1970-01-02")
+    assert main(["feedback", str(tmp_path / "plain"), *answer, "--to", str(said)]) == 0
+    flags = ("--feedback", str(said))
+    track(some, others, *job, *flags, "--output", str(tmp_path / "files"))
+    wanted = settled(table_of(tmp_path / "files", "episodes"), recording.rows).to_pylist()
+    assert {None} < {line["muted"] for line in wanted}
+    live = Live(cluster, "local-feedback", "json")
+    live.make_topic(4)
+    live.send(recording.files[0], 20)
+    with running(live, *REFERENCE, *flags):
+        live.send(recording.files[1], 1)
+        found = live.read("-episodes", len(wanted), tmp_path).to_pylist()
+    keys = ("model_id", "episode", "index", "muted")
+    assert [[line[key] for key in keys] for line in found] == [
+        [line[key] for key in keys] for line in wanted
+    ]
+    # What a topic says of an episode is what the folder says.
+    for place in (
+        [str(tmp_path / "files")],
+        [*live.place, "--topic", f"{live.topic}-out-episodes"],
+    ):
+        name = f"of-{len(place)}.csv"
+        assert main(["feedback", *place, *answer, "--to", str(tmp_path / name)]) == 0
+    assert (tmp_path / "of-1.csv").read_text() == (tmp_path / f"of-{len(place)}.csv").read_text()
+
+
 def test_a_condition_is_that_of_the_file_job(
     cluster: LocalCluster, recording: Recording, tmp_path: Path
 ) -> None:

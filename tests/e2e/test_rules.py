@@ -60,11 +60,11 @@ def test_only_what_counts_is_off(
     capsys.readouterr()
     assert main(["track", rows, *TRACK, "--output", str(output), *named]) == 0
     text = capsys.readouterr().out
-    assert "muted by rules: 1 episode (heat: up only: 1)" in text
+    assert "muted: 1 episode (heat: up only: 1)" in text
     assert "warning:  --rules names what is not there: p9" in text
     assert states(plain, capsys) == {"p1": "off", "p2": "off", "p3": "off", "p4": "normal"}
     assert states(output, capsys) == {"p1": "normal", "p2": "off", "p3": "off", "p4": "normal"}
-    assert "muted by rules: 1 episode (heat: up only: 1)" in (output / "report.html").read_text()
+    assert "muted: 1 episode (heat: up only: 1)" in (output / "report.html").read_text()
     # Nothing else depends on rules: rows, states, and what episodes are.
     for name in ("features", "snapshots"):
         both = [sorted((run / name).glob("*")) for run in (plain, output)]

@@ -339,7 +339,7 @@ def test_devices_are_named_after_known_faults_of_their_run_or_another(
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("name,device\nleak,m2\n", "must have the columns name, device, episode"),
+        ("name,device\nleak,m2\n", "must be a mapping with name, device, episode"),
         ("name,device,episode\n,m2,1\n", "line 2, name"),
         ("name,device,episode\nleak,m2,first\n", "line 2, episode = 'first'"),
         ("name,device,episode\nleak,m2,1\nleak,m1,7\n", "line 3, episode = 7: must be one of m1"),

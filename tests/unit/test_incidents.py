@@ -25,7 +25,7 @@ from kerneltrack.monitor.incidents import (
     span_of,
 )
 from pipelines.devices.incidents import incidents_now
-from pipelines.devices.of_run import iso
+from pipelines.report.clock import iso
 
 HOUR = 3600 * 10**9
 MONTH = 30 * 24 * HOUR

@@ -21,6 +21,8 @@ from kerneltrack.fleet.states import encode
 from kerneltrack.fleet.windows import SLIDING, MeasuredWindows
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.entries import ALL
+from kerneltrack.monitor.feedback import FALSE, REAL, Feedback, Said
+from kerneltrack.monitor.likeness import channel
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.rules import Rule, Rules
@@ -64,6 +66,13 @@ RULES = Rules(
     ),
     ("a", "b", "c"),
 )
+FEEDBACK = Feedback(
+    tuple(
+        Said("m0", 0, 700 * SECOND, verdict, at * SECOND, "shift", (channel("c", 1.0, 4.3),))
+        for verdict, at in ((FALSE, 1500), (REAL, 2000))
+    ),
+    ("a", "b", "c"),
+)
 COMPANIONS: dict[str, dict[str, Any]] = {
     "alone": {},
     "windows": {"measure": WINDOWS},
@@ -78,6 +87,7 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "quiet": {"reference": REFERENCE, "devices": True, "quiet": QUIET},
     "rules": {"reference": REFERENCE, "rules": RULES},
     "rules for devices": {"reference": REFERENCE, "rules": RULES, "devices": True, "quiet": QUIET},
+    "feedback": {"reference": REFERENCE, "feedback": FEEDBACK, "devices": True},
     "while": {"reference": WHILE, "devices": True},
     "while and quiet": {"reference": WHILE, "devices": True, "quiet": QUIET, "hold": 3 * SECOND},
     "all": {
@@ -207,6 +217,9 @@ def test_many_models_at_once_are_each_alone(tracker: str, companion: str) -> Non
     if companion == "rules":
         muted = {each.muted for reported in found.episodes.values() for each in reported}
         assert {None, "c: by 4.37 or more"} <= muted
+    if companion == "feedback":
+        muted = {each.muted for reported in found.episodes.values() for each in reported}
+        assert muted == {None, FEEDBACK.said[0].text}
     if companion == "accepts":
         assert any(each.accepted for reported in found.episodes.values() for each in reported)
 

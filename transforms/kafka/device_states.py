@@ -9,7 +9,8 @@ import apache_beam as beam
 import msgspec
 import pyarrow as pa
 
-from kerneltrack.fleet.devices import GONE, named_channels
+from kerneltrack.fleet.devices import GONE
+from kerneltrack.monitor.likeness import named_channels
 from transforms.chunks import Chunk
 from transforms.kafka.encode import rows_of, to_json
 from transforms.kafka.gather import Outgoing

@@ -16,7 +16,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.devices import named_channels
+from kerneltrack.monitor.likeness import named_channels
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.formats import OUTPUT_FORMATS
 from transforms.kafka.gather import Outgoing

@@ -12,6 +12,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.model import Work
 from kerneltrack.learners.common.spec import FEATURES as LEARN_FEATURES
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.moving import ON_A_BUDGET
 from kerneltrack.monitor.quiet import QuietTimes
@@ -167,6 +168,8 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             by these; needs a reference.
         rules: Which episodes count, by the channels that explain them, which `muted` of their lines
             says; needs a reference. Nothing else depends on them.
+        feedback: Answers of people to episodes: later ones like those marked as false are muted.
+            Needs a reference, and rows with times.
         snapshot_every: Seconds of event time between the boundaries at which snapshots are
             written: multiples of it since 1970, where a row passes one.
         warm: Snapshots of an earlier job to begin from: rows of a time that a model had learned
@@ -204,6 +207,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         given: GivenReferences | None = None,
         quiet: QuietTimes | None = None,
         rules: Rules | None = None,
+        feedback: Feedback | None = None,
         snapshot_every: float | None = None,
         warm: SnapshotFolder | StartSet | None = None,
         expiry: Expiry | None = None,
@@ -242,7 +246,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             raise ConfigError("silent_after", silent_after, allowed)
         _check_condition(reference)
         if reference is None:
-            _check_without_reference(quiet=quiet, rules=rules)
+            _check_without_reference(quiet=quiet, rules=rules, feedback=feedback)
         if given is not None and reference != given.spec:
             raise ConfigError("reference", reference, f"that of {given.place}: {given.spec}")
         if warm is not None:
@@ -260,6 +264,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             given=given,
             quiet=quiet,
             rules=rules,
+            feedback=feedback,
             every=None if snapshot_every is None else nanoseconds(snapshot_every),
             start=warm if isinstance(warm, StartSet) else None,
             devices=devices,

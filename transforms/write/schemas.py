@@ -76,13 +76,13 @@ MISMATCH_SCHEMA = pa.schema(
 )
 
 
-def episodes_schema(has_time: bool, width: int, rules: bool = False) -> pa.Schema:
+def episodes_schema(has_time: bool, width: int, mutes: bool = False) -> pa.Schema:
     """Return the schema of the episodes of rows with so many channels.
 
     One line when an episode opens, one when it closes, or when the input ends: `index` and `time`
     are of the row after which it is written, `start` of the row since when, `detected` of the row
     that opened it, `last` of the last row that was surprising by itself. `deviations` are null
-    where they are not known. With rules `muted` is the rule by which the episode does not count as
+    where they are not known. With rules or feedback `muted` is why the episode does not count as
     it is in this line, null if it does; there are lines of episodes that stay open, too.
     """
     fields = _numbered(has_time)
@@ -92,7 +92,7 @@ def episodes_schema(has_time: bool, width: int, rules: bool = False) -> pa.Schem
         pa.field("kind", pa.string()),
         pa.field("severity", pa.float64()),
         pa.field("p", pa.float64()),
-        *([pa.field("muted", pa.string())] if rules else []),
+        *([pa.field("muted", pa.string())] if mutes else []),
     ]
     for name in ("start", "detected", "last"):
         fields.append(pa.field(f"{name}_index", pa.int64()))
@@ -183,14 +183,14 @@ well, the `e_value`, their ratio, and whether it is on the list: see
 `kerneltrack.monitor.false_share`."""
 
 
-def devices_schema(has_time: bool, width: int, rules: bool = False) -> pa.Schema:
+def devices_schema(has_time: bool, width: int, mutes: bool = False) -> pa.Schema:
     """Return the schema of what is known of each device, a line whenever that changes.
 
     `rows` is how many rows it has shown, `time` the newest one's, `since` that of the row since
     when it is in this `state`, `episodes` how many there were. The other columns are those of the
     episode that is open or has just ended (`episodes_schema`), null if there is none.
     """
-    fields = [field for field in episodes_schema(has_time, width, rules) if field.name != "index"]
+    fields = [field for field in episodes_schema(has_time, width, mutes) if field.name != "index"]
     own = [
         pa.field("state", pa.string()),
         pa.field("rows", pa.int64()),

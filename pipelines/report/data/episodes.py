@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kerneltrack.errors import printable
+from kerneltrack.monitor.feedback import faults_of_run
+from kerneltrack.monitor.likeness import like_of, like_text, named_channels
 from kerneltrack.monitor.reference.episodes import signed, worst_first
 from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
@@ -57,6 +60,7 @@ class Off:
         further: How many more channels have a share.
         of: How many channels there are.
         episodes: How many episodes the model had.
+        like: Which named episode of the run's feedback it is like, in words; "": none.
     """
 
     model: str
@@ -73,6 +77,12 @@ class Off:
     further: int
     of: int
     episodes: int
+    like: str = ""
+
+    @property
+    def what(self) -> str:
+        """The kind, and what it is like."""
+        return f"{self.kind}, {self.like}" if self.like else self.kind
 
     @property
     def where(self) -> str:
@@ -182,10 +192,13 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
         if later:
             worst[model] = line
     changed = lasting.now().keys()
-    found = [
-        _off(line, channels, len(seen[model]), newest[model][-1], model in changed)
-        for model, line in worst.items()
-    ]
+    faults = faults_of_run(run)
+    found = []
+    for model, line in worst.items():
+        off = _off(line, channels, len(seen[model]), newest[model][-1], model in changed)
+        parts = named_channels(line["shares"], line["deviations"], channels)
+        like = like_text(like_of(line["kind"], parts, faults))
+        found.append(dataclasses.replace(off, like=like))
     found.sort(key=lambda off: (*worst_first(off.kind, off.severity), natural(off.model)))
     still = sum(off.still for off in found)
     total = sum(map(len, seen.values()))
@@ -355,7 +368,7 @@ def episode_lines(
         again = "; off again at the end" if off.still and not off.open else ""
         more = f" (the worst of {off.episodes:,} episodes{again})" if off.episodes > 1 else ""
         lines.append(
-            f"  {printable(off.model)}: since {since}{until}, {off.kind}, {off.where}{more}"
+            f"  {printable(off.model)}: since {since}{until}, {off.what}, {off.where}{more}"
         )
     return [*lines, *and_more(found.models, place), *_others(found, place)]
 
@@ -370,13 +383,13 @@ def muted_lines(muted: Mapping[str, int]) -> list[str]:
 
     Example:
         >>> muted_lines({"heat: up only": 3, "flow: by 2 or more": 1})
-        ['muted by rules: 4 episodes (heat: up only: 3, flow: by 2 or more: 1)']
+        ['muted: 4 episodes (heat: up only: 3, flow: by 2 or more: 1)']
     """
     if not muted:
         return []
     by_rule = [f"{printable(rule)}: {many:,}" for rule, many in muted.items()]
     many = counted(sum(muted.values()), "episode")
-    return [f"muted by rules: {many} ({few(by_rule[:MOST_NAMED], MOST_NAMED, len(muted))})"]
+    return [f"muted: {many} ({few(by_rule[:MOST_NAMED], MOST_NAMED, len(muted))})"]
 
 
 def _back_lines(found: Episodes, place: str) -> list[str]:

@@ -1,0 +1,1 @@
+"""`kerneltrack feedback`: what people say of episodes goes into a file that jobs read."""

@@ -1,0 +1,78 @@
+"""Command-line flags of `feedback`."""
+
+from __future__ import annotations
+
+import argparse
+
+from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.feedback import FALSE, VERDICTS
+from pipelines.cli.command_line import path_name
+from pipelines.topics.options import add_brokers
+
+LAST = "last"
+"""In the place of an episode: the newest one."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of `feedback` to a parser."""
+    parser.usage = (
+        "kerneltrack feedback (DIR | --topic TOPIC) DEVICE EPISODE {false,real} --to FILE [flags]"
+    )
+    parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="Folder of a run.")
+    parser.add_argument("device", metavar="DEVICE", help="Id of the device.")
+    parser.add_argument(
+        "episode",
+        metavar="EPISODE",
+        help="The episode: its number, a time at which it lasted, or 'last' for the newest one.",
+    )
+    parser.add_argument(
+        "verdict",
+        choices=VERDICTS,
+        help="Whether something was wrong with the device (real) or nothing (false).",
+    )
+    parser.add_argument(
+        "--to",
+        required=True,
+        type=path_name,
+        metavar="FILE",
+        help="Add a line to this CSV file, which --feedback of jobs reads. It is made if missing.",
+    )
+    parser.add_argument(
+        "--name",
+        default="",
+        help="Name the cause of a real one. `kerneltrack devices --faults FILE` names later "
+        "episodes that are like it.",
+    )
+    parser.add_argument("--why", default="", metavar="TEXT", help="Say why, for other readers.")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        default=None,
+        metavar="TIME",
+        help="Count from this moment of event time on. [default: the newest row that the run or "
+        "topic knows of the episode]",
+    )
+    parser.add_argument(
+        "--topic",
+        default=None,
+        help="Look the episode up in this --devices-topic or --episodes-topic of a live job.",
+    )
+    add_brokers(parser)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Check what no single flag says.
+
+    Raises:
+        ConfigError: unless there is either a folder or a topic, or for a name of a false episode.
+    """
+    if args.folder is None and args.topic is None:
+        raise ConfigError("DIR", "", "a run's folder, or --topic TOPIC")
+    if args.folder is not None and args.topic is not None:
+        raise ConfigError("--topic", args.topic, f"left out with the folder {args.folder}")
+    if args.folder is not None:
+        for flag in ("brokers", "cluster", "client"):
+            if getattr(args, flag):
+                raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
+    if args.name and args.verdict == FALSE:
+        raise ConfigError("--name", args.name, "left out of an episode that was false")
