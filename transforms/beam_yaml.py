@@ -22,7 +22,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam import pvalue
-from apache_beam.transforms.window import FixedWindows, GlobalWindow, SlidingWindows
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
@@ -38,6 +38,7 @@ from kerneltrack.specs import spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
+from transforms.global_window import IN_GLOBAL
 from transforms.outputs import EPISODES, FAILURES, LATE, MISMATCH, PREDICTIONS
 from transforms.outputs import FEATURES as TRACKED
 from transforms.rows import ChunksToRows, RowFields, RowsToChunks
@@ -307,7 +308,7 @@ class _FeaturesFn(beam.DoFn):
     def finish_bundle(self) -> Iterator[WindowedValue]:
         for model, rows in self._models.items():
             rows.sort(key=lambda row: row.index)
-            yield WindowedValue((model, Chunk(self._batch(rows))), MIN_TIMESTAMP, (GlobalWindow(),))
+            yield WindowedValue((model, Chunk(self._batch(rows))), MIN_TIMESTAMP, IN_GLOBAL)
         self._models = {}
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:

@@ -18,7 +18,6 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam import pvalue
-from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints import row_type
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
@@ -31,6 +30,7 @@ from kerneltrack.time_units import NANOSECONDS, UNITS, TimeUnit
 from transforms.arguments import check_collection
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
+from transforms.global_window import IN_GLOBAL
 from transforms.metrics import count
 from transforms.outputs import FAILURES
 from transforms.read.column_options import ONLY_MODEL
@@ -230,7 +230,7 @@ class _GatherFn(beam.DoFn):
     def _taken(self) -> Iterator[WindowedValue]:
         for model, rows in self._models.items():
             chunk = Chunk(self._batch(rows)).in_order()
-            yield WindowedValue((model, chunk), MIN_TIMESTAMP, (GlobalWindow(),))
+            yield WindowedValue((model, chunk), MIN_TIMESTAMP, IN_GLOBAL)
         self.start_bundle()
 
     def _batch(self, rows: _Gathered) -> pa.RecordBatch:

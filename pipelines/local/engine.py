@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import confluent_kafka
@@ -40,6 +41,16 @@ _LOST = (
     confluent_kafka.KafkaError._AUTO_OFFSET_RESET,
     confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE,
 )
+
+_ENDING = (
+    confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
+    confluent_kafka.KafkaError._BAD_COMPRESSION,
+    confluent_kafka.KafkaError._BAD_MSG,
+    confluent_kafka.KafkaError._UNKNOWN_PARTITION,
+    confluent_kafka.KafkaError._UNKNOWN_TOPIC,
+)
+"""Errors after which a partition is read no further, or messages would be left out."""
 
 _PASSING = (
     confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -109,13 +120,16 @@ class Engine:
         again(lambda: self._producer.init_transactions(ASK), "the transactions' coordinator")
         self._next: Offsets = {}
         self._number = 0
+        self._commits = ThreadPoolExecutor(1, "commit")
+        self._committing: Future[None] | None = None
         self._written, self._took = time.monotonic(), 0.0
-        self._looked = time.monotonic()
+        self._looked = self._taken = time.monotonic()
         self.newest: float | None = None
         """Kafka's time of the newest message, in seconds since 1970."""
 
     def close(self) -> None:
         """Close Kafka's clients."""
+        self._commits.shutdown()
         self._consumer.close()
         self._steps.close()
 
@@ -183,6 +197,8 @@ class Engine:
                     self._next.setdefault(topic, {})[part] = stop
             self._steps.run_again(messages, bundle.now)
             self._number = bundle.number
+        # What is asked next would wait, each time, for messages that do not come.
+        self._consumer.unassign()
 
     def _up_to(
         self, came: dict[tuple[str, int], deque[Incoming]], place: tuple[str, int], stop: int
@@ -190,7 +206,7 @@ class Engine:
         """Return a partition's messages before an offset, of which the last one is there."""
         deadline = time.monotonic() + PATIENCE
         while not came[place] or came[place][-1].offset < stop - 1:
-            found = self._consume(10_000, 1.0)
+            found = self._consume(10_000, PAUSE)
             for message in found:
                 came[message.topic, message.partition].append(message)
             if not found and time.monotonic() > deadline:
@@ -228,8 +244,20 @@ class Engine:
         return new
 
     def _partitions(self, topic: str) -> list[int]:
-        found = again(lambda: self._consumer.list_topics(topic, ASK), topic)
-        return sorted(found.topics[topic].partitions)
+        """Return a topic's partitions.
+
+        Raises:
+            KafkaError: if there is no such topic any more: no error comes of reading it.
+        """
+
+        def ask() -> list[int]:
+            found = self._consumer.list_topics(topic, ASK).topics[topic]
+            if found.error is not None:
+                raise confluent_kafka.KafkaException(found.error)
+            return sorted(found.partitions)
+
+        parts: list[int] = again(ask, topic)
+        return parts
 
     def _assign(self) -> None:
         self._consumer.assign(_places(self._next))
@@ -237,13 +265,17 @@ class Engine:
     # ---- running ----
 
     def bundle(self, most: int, gap: float) -> int:
-        """Run what comes within a time; return how many messages that were.
+        """Run what has come since the last bundle was taken; return how many messages that were.
 
         Args:
             most: Messages at most.
-            gap: Seconds.
+            gap: Seconds between two bundles, at least. What came while the last one ran does not
+                wait for more.
         """
-        messages = self._consume(most, gap)
+        messages = self._consume(most, max(self._taken + gap - time.monotonic(), 0.0))
+        self._taken = time.monotonic()
+        if self._committing is not None and self._committing.done():
+            self._await_commit()
         now, due = time.time(), self._models.next_due()
         if messages or (due is not None and due <= now):
             self._run(messages, now)
@@ -272,24 +304,42 @@ class Engine:
         self._number += 1
         for topic, own in stop.items():
             self._next[topic].update(own)
+        self._await_commit()
         self._store.add(Bundle(self._number, now, start, stop))
         self._commit(sent)
 
     def _commit(self, sent: Sequence[Sent]) -> None:
-        """Send a bundle's messages, and how far the job has read, in one transaction."""
+        """Send a bundle's messages, and how far the job has read, in one transaction.
+
+        It ends while the next bundle runs, which waits for it before it is written down.
+        """
         self._producer.begin_transaction()
         for topic, message in sent:
             produce(self._producer, topic, message)
-        places, group = (
-            _places(self._next, str(self._number)),
-            self._consumer.consumer_group_metadata(),
-        )
-        what = f"{len(sent):,} messages"
-        again(lambda: self._producer.send_offsets_to_transaction(places, group, ASK), "the offsets")
-        again(lambda: self._producer.commit_transaction(ASK), what)
+        places = _places(self._next, str(self._number))
+        group, what = self._consumer.consumer_group_metadata(), f"{len(sent):,} messages"
+
+        def end() -> None:
+            send = self._producer.send_offsets_to_transaction
+            again(lambda: send(places, group, ASK), "the offsets")
+            again(lambda: self._producer.commit_transaction(ASK), what)
+
+        self._committing = self._commits.submit(end)
+
+    def _await_commit(self) -> None:
+        """Wait until the last bundle's transaction has ended.
+
+        Raises:
+            FencedError: as of `again`.
+            KafkaError: as of `again`.
+        """
+        if self._committing is not None:
+            self._committing.result()
+            self._committing = None
 
     def checkpoint(self) -> None:
         """Write the models that have changed."""
+        self._await_commit()
         begun = time.monotonic()
         changed, self._models.changed = sorted(self._models.changed), set()
         states = ((key, self._models.encode(key)) for key in changed)
@@ -301,19 +351,22 @@ class Engine:
         """Return the messages that come within a time.
 
         Raises:
-            KafkaError: if Kafka has deleted some before they were read.
+            KafkaError: if Kafka has deleted some before they were read, or gives no more.
         """
         found = []
         for message in self._consumer.consume(most, patience):
             error = message.error()
             if error is None:
                 found.append(_incoming(message))
-            elif error.code() in _LOST:
-                where = f"{message.topic()}, partition {message.partition()}"
+                continue
+            if error.fatal():
+                raise KafkaError(error.str())
+            where = f"{message.topic()}, partition {message.partition()}"
+            if error.code() in _LOST:
                 reason = "Kafka has deleted messages before they were read: go on with --resume"
                 raise KafkaError(f"{where}: {reason} latest, which says which")
-            elif error.fatal():
-                raise KafkaError(error.str())
+            if error.code() in _ENDING:
+                raise KafkaError(f"{where}: {error.str()}")
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 from contextlib import closing
@@ -34,18 +35,21 @@ from pipelines.live.pipeline import LiveEnds, digest, outputs_of
 from pipelines.live.status import letters_command, refusal
 from pipelines.local.engine import Engine
 from pipelines.local.models import Models
+from pipelines.local.presence import Presence
 from pipelines.local.steps import LocalSteps
 from pipelines.local.store import Offsets, Store
 from pipelines.output_lock import locked_folder
 from pipelines.topics.admin import Topics, are_offsets, start_offsets
-from transforms.outputs import DEAD_LETTERS
+from transforms.outputs import DEAD_LETTERS, FEATURES
 from transforms.read.columns import Columns
 
 FOLDER = "local"
 """Where, in the folder of a cluster, the states of local jobs lie, by topic."""
 OF_FLINK = ("flink", "expansion_service", "parallelism")
-CHECKPOINT_INTERVAL, MOST_MESSAGES = 10_000, 10_000
+CHECKPOINT_INTERVAL, MOST_MESSAGES = 10_000, 30_000
 """Milliseconds between checkpoints, and messages of a bundle at most, unless given."""
+COLLECT_EVERY = 50_000
+"""Objects more after which Python looks for garbage among the newest ones; else 700."""
 SHOW_EVERY = 1.0
 """Seconds between two changes of the status line."""
 
@@ -82,9 +86,12 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
             snapshots=snapshots,
             expiry=expiry,
         )
+        presence = Presence(client, topics[FEATURES])
+        place = Path(folder) / LOCAL_RECORD
+        presence.refuse_others(read_record(place).name if place.exists() else None)
         # Not before: a start that is refused leaves nothing in the folder.
         store = Store(folder)
-        with closing(store):
+        with closing(store), closing(presence):
             on_flink.make_folder(snapshots)
             how = "goes on" if store.holds_job else f"reads from {args.begin}"
             record = _begin(args, store, job, ends, known)
@@ -92,11 +99,13 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
             steps = LocalSteps(job, ends, models)
             with closing(Engine(steps, models, store, ends, record.name)) as engine:
                 engine.take_up()
+                presence.begin(record.name, args.topic)
+                _collect_rarely()
                 say(f"job {record.name} runs in this process: it {how}")
                 kafka = stream_options.kafka_words(args)
                 letters = letters_command(kafka, topics[DEAD_LETTERS])
                 line = Line(args.progress, steps, models, engine, letters)
-                return _follow(engine, line, record, flags)
+                return _follow(engine, presence, line, record, flags)
 
 
 def _refuse_flags(args: argparse.Namespace) -> None:
@@ -176,12 +185,28 @@ def _offsets(args: argparse.Namespace, ends: LiveEnds, known: Topics) -> Offsets
     return offsets
 
 
-def _follow(engine: Engine, line: Line, record: Record, flags: stream_options.RunnerFlags) -> int:
+def _collect_rarely() -> None:
+    """Look seldom for garbage that refers to itself, of which bundles leave next to none.
+
+    They make so many objects, and models hold so many, that a fifth of the time went into it.
+    """
+    gc.freeze()
+    gc.set_threshold(COLLECT_EVERY)
+
+
+def _follow(
+    engine: Engine,
+    presence: Presence,
+    line: Line,
+    record: Record,
+    flags: stream_options.RunnerFlags,
+) -> int:
     """Run bundles until a signal comes; then write the models and end."""
     with Interruption() as interruption:
         while not interruption.came:
             engine.bundle(flags.max_bundle_size, flags.max_bundle_time_mills / 1e3)
             engine.look_around(flags.checkpointing_interval / 1e3)
+            presence.go_on()
             line.show()
         engine.checkpoint()
     line.end()

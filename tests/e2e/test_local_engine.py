@@ -335,6 +335,41 @@ def test_what_it_cannot_do_is_one_line(
     )
 
 
+def test_a_topic_that_is_deleted_ends_the_job(cluster: LocalCluster, recording: Recording) -> None:
+    live = Live(cluster, "local-deleted", "json")
+    live.make_topic(2)
+    with started(live.attached(*LOCAL)) as job:
+        live.send(recording.files[0], 100)
+        wait_for("features", lambda: sum(live.sizes(f"{live.topic}-out")))
+        admin = AdminClient(live.client)
+        admin.delete_topics([live.topic])[live.topic].result()
+        output, _ = job.communicate(timeout=PATIENCE)
+        assert job.returncode == 1
+        assert re.fullmatch(r"kerneltrack: local-deleted.*nknown topic or partition.*\n", output)
+
+
+def test_a_second_job_is_refused_what_the_first_writes(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    live = Live(cluster, "local-shared", "json")
+    live.make_topic(2)
+    admin, group = AdminClient(live.client), f"kerneltrack-writes-{live.topic}-out"
+
+    def writers() -> list[str]:
+        found = admin.describe_consumer_groups([group])[group].result().members
+        return [member.client_id for member in found]
+
+    other = live.attached(*LOCAL, "--state-folder", str(tmp_path / "other"))
+    with running(live):
+        live.send(recording.files[0], 100)
+        wait_for("the writer", writers)
+        done = run_process(other)
+        assert done.returncode == 2
+        assert f"no other job writes: {writers()[0]} does (it runs on 127.0.0.1" in done.stderr
+        assert not (tmp_path / "other" / FILE).exists()
+    wait_for("its end", lambda: not writers())
+
+
 def page_commands(heading: str) -> list[list[str]]:
     """The commands of a section of the tutorial of live jobs."""
     page = (ROOT / "docs/tutorials/live.md").read_text(encoding="utf-8")

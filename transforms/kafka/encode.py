@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.likeness import named_channels
 from transforms.chunks import Chunk, encode_batch
+from transforms.global_window import IN_GLOBAL
 from transforms.kafka.formats import OUTPUT_FORMATS
 from transforms.kafka.gather import Outgoing
 from transforms.kafka.messages import offset_and_place
@@ -112,7 +112,7 @@ class EncodeFn(beam.DoFn):
         pending, timestamp = self._pending, self._earliest
         self.start_bundle()
         for message in messages_of(pending, self._schema, self._form, self._channels):
-            yield WindowedValue(message, timestamp, (GlobalWindow(),))
+            yield WindowedValue(message, timestamp, IN_GLOBAL)
 
 
 def messages_of(

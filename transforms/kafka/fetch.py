@@ -9,12 +9,12 @@ from typing import Any
 
 import apache_beam as beam
 import confluent_kafka
-from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import KerneltrackError
 from transforms.failures import Failures
+from transforms.global_window import IN_GLOBAL
 from transforms.kafka.gather import NOT_IN_KAFKA, Reason, dead_letter
 from transforms.kafka.messages import Message, refused_rows
 from transforms.kafka.secrets import resolve
@@ -94,7 +94,7 @@ class FetchFn(beam.DoFn):
                 letter = dead_letter(
                     message or Message(self._topic, partition, offset, -1, None, None), known
                 )
-                yield WindowedValue(letter, self._earliest, (GlobalWindow(),))
+                yield WindowedValue(letter, self._earliest, IN_GLOBAL)
 
     def teardown(self) -> None:
         """Close the consumer."""

@@ -8,12 +8,12 @@ from typing import Any
 import apache_beam as beam
 from apache_beam import pvalue
 from apache_beam.io.kafka import ReadFromKafka
-from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.errors import ConfigError
 from transforms.chunks import Chunk
+from transforms.global_window import IN_GLOBAL
 from transforms.kafka.commands import Commands
 from transforms.kafka.formats import INPUT_FORMATS, REGISTERED
 from transforms.kafka.gather import NO_ROW, Gathering, Outgoing, Reason, dead_letter
@@ -136,7 +136,8 @@ class GatherFn(beam.DoFn):
             element.key,
             element.value,
         )
-        self._earliest = min(self._earliest, timestamp)
+        if timestamp is not self._earliest:
+            self._earliest = min(self._earliest, timestamp)
         headers = [(header.key, header.value or b"") for header in element.headers or ()]
         try:
             command = self._commands and headers and self._commands.read(message, headers)
@@ -169,4 +170,4 @@ class GatherFn(beam.DoFn):
             yield pvalue.TaggedOutput(DEAD_LETTERS, self._placed(letter))
 
     def _placed(self, value: tuple[str, Chunk] | Outgoing) -> WindowedValue:
-        return WindowedValue(value, self._earliest, (GlobalWindow(),))
+        return WindowedValue(value, self._earliest, IN_GLOBAL)

@@ -28,6 +28,7 @@ from kerneltrack.errors import DataError
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.beam_worker.install import install
 from transforms.chunks import Chunk
+from transforms.global_window import IN_GLOBAL
 from transforms.keyed.expiry import Expiry, KeptModel, recall
 from transforms.keyed.timers import in_time, set_within, wall_clock
 from transforms.learn.inputs import are_labels
@@ -169,7 +170,8 @@ class KeyedFn(beam.DoFn, abc.ABC):
     def hold(self, key: str, pending: BundleRows, timestamp: Any, rows: int) -> Iterator[Any]:
         """Hold what has come for a model, so many rows more, and run all once there is much."""
         self.pending[key] = pending
-        self._earliest = min(self._earliest, timestamp)
+        if timestamp is not self._earliest:
+            self._earliest = min(self._earliest, timestamp)
         self._rows += rows
         if self._rows >= MOST_HELD:
             yield from self.run_pending()
@@ -449,7 +451,7 @@ def _parts_of(
 
 def _placed(value: Any, timestamp: Any) -> WindowedValue:
     """Return an output as `finish_bundle` must give it."""
-    return WindowedValue(value, timestamp, (GlobalWindow(),))
+    return WindowedValue(value, timestamp, IN_GLOBAL)
 
 
 def with_timers(step: type[KeyedFn], timer: str, live: bool, listens: bool = False) -> Any:
