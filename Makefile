@@ -115,6 +115,7 @@ test-fast: env ## run the unit and stream tests that need no cluster and no data
 	$(PY) -m pytest kerneltrack tests/unit tests/stream -m 'not live and not data and not nightly' \
 		--numprocesses auto --maxprocesses 4
 
+test-shuffled: export ALL_EXAMPLES := 1
 test-shuffled: env ## run those that need no cluster and no data sets in an order drawn from a seed; ORDER=7
 	$(PY) -m pytest -m 'not live and not data and not nightly' --numprocesses auto --maxprocesses 4 \
 		--random-order $(ORDER:%=--random-order-seed=%)

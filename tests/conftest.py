@@ -19,20 +19,27 @@ from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.resolve import Jars, resolve
 from tests import quick_beam
-from tests.parts import IN_CI, missing, program
+from tests.parts import ALL_EXAMPLES, IN_CI, examples, missing, program
 from tests.receivers import HttpServer
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# No deadline: machines are shared. In CI the same examples every time.
+# No deadline: machines are shared. In CI the same examples every time, each night others.
 hypothesis.settings.register_profile(
-    "kerneltrack", deadline=None, derandomize=IN_CI, print_blob=True
+    "kerneltrack",
+    deadline=None,
+    derandomize=IN_CI and not ALL_EXAMPLES,
+    max_examples=examples(100),
+    print_blob=True,
 )
 hypothesis.settings.load_profile("kerneltrack")
 quick_beam.remember()
-# What a shell runs beside itself ignores Ctrl-C, and so would all that tests start.
+# What a shell runs beside itself ignores Ctrl-C, what `nohup` runs the end of its terminal, and so
+# would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 USES_CLUSTER = re.compile(

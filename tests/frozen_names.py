@@ -145,7 +145,7 @@ def states() -> Iterator[str]:
 
 def steps() -> Iterator[str]:
     """Labels of steps, under which Flink keeps their state."""
-    for _, tree in _trees():
+    for _, tree in _trees(">>", "run_step"):
         for node in ast.walk(tree):
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.RShift):
                 yield from _text_of(node.left)
@@ -156,7 +156,7 @@ def steps() -> Iterator[str]:
 
 def cells() -> Iterator[str]:
     """Names of states and timers of Beam's."""
-    for _, tree in _trees():
+    for _, tree in _trees("StateSpec", "TimerSpec"):
         for call in _calls(tree):
             if call.args and ast.unparse(call.func).endswith(("StateSpec", "TimerSpec")):
                 yield from _text_of(call.args[0])
@@ -167,7 +167,7 @@ def counters() -> Iterator[str]:
     yield from (each.counter for each in OUTPUTS if each.counter)
     for name in TRACKERS:
         yield from get_tracker(name).counters(_state_of(name))
-    for path, tree in _trees():
+    for path, tree in _trees("count(", "name_model("):
         for call in _calls(tree):
             if call.args and ast.unparse(call.func) in ("count", "name_model", "self._count"):
                 first = call.args[0]
@@ -177,8 +177,12 @@ def counters() -> Iterator[str]:
                     yield from (value,) if isinstance(value, str) else ()
 
 
-def _trees() -> Iterator[tuple[Path, ast.Module]]:
-    return ((path, ast.parse(path.read_text(encoding="utf-8"))) for path in SOURCES)
+def _trees(*signs: str) -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the sources that have one of these texts; the others need not be parsed."""
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        if any(sign in text for sign in signs):
+            yield path, ast.parse(text)
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 import pytest
 
 IN_CI = bool(os.environ.get("CI"))
+ALL_EXAMPLES = bool(os.environ.get("ALL_EXAMPLES"))
+"""Whether properties are shown all their examples: as each night, drawn anew."""
 
 
 def missing(reason: str) -> NoReturn:
@@ -37,6 +39,11 @@ def module(name: str, package: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         missing(f"there is no module {name}: install {package}")
+
+
+def examples(all_of_them: int) -> int:
+    """Return how many examples a property is shown: with each change a third, at least four."""
+    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(4, all_of_them // 3))
 
 
 def lanes(usual: Any, *others: Any) -> list[Any]:

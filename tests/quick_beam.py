@@ -12,8 +12,10 @@ from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.transforms import core, userstate
+
+from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 
 
 def remember() -> None:
@@ -22,6 +24,8 @@ def remember() -> None:
     core._check_fn_use_yield_and_return = _of_sources(core._check_fn_use_yield_and_return)
     userstate.get_dofn_specs = _of_classes(userstate.get_dofn_specs)
     PipelineOptions.__init__ = _of_flags(PipelineOptions.__init__)  # type: ignore[method-assign]
+    # Beam's own choice looks on the network for the binary of another runner, which would run them.
+    StandardOptions.DEFAULT_RUNNER = IN_PROCESS_RUNNER
     # Beam's YAML imports jsonschema, and that, where it is there, 38 parsers of web addresses that
     # no schema here asks for: they take a second to build.
     sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]

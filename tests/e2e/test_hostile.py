@@ -25,6 +25,7 @@ from tests.e2e.jobs import (
     record_of,
     track,
 )
+from tests.parts import examples
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def put(path: Path, rows: Hostile, only_good: bool) -> str:
     return str(path)
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     st.sampled_from(["csv", "parquet"]),
     st.floats(0.01, 0.6),
@@ -194,7 +195,7 @@ LIBSVM_LINES = [
 ]
 
 
-@settings(max_examples=3)
+@settings(max_examples=examples(3))
 @given(st.integers(0, 2**32))
 def test_hostile_sparse_text(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     folder = tmp_path_factory.mktemp("sparse")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pipelines.cluster.resolve import Jars
 from tests.e2e.clusters import PATIENCE, left_in
 from tests.e2e.jobs import ROOT, environment
@@ -22,6 +24,7 @@ def demo(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.nightly
 def test_it_shows_what_comes_out_and_interrupted_leaves_nothing(jars: Jars, tmp_path: Path) -> None:
     """It ends as it does by itself: by what it does at its end, whatever ended it."""
     folder, shown = tmp_path / "demo", ""

@@ -296,24 +296,30 @@ def test_twenty_kills_lose_and_change_nothing(
 
 
 def test_what_it_cannot_do_is_one_line(
-    cluster: LocalCluster, recording: Recording, tmp_path: Path
+    cluster: LocalCluster,
+    recording: Recording,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     live = Live(cluster, "local-refused", "json")
     live.make_topic(1)
 
-    def refused(*flags: str) -> str:
-        done = run_process(live.attached(*LOCAL, *flags))
-        assert (done.returncode, done.stdout) == (2, ""), done.stderr
-        assert len(done.stderr.splitlines()) == 1
-        return done.stderr
+    def refused(*flags: str, job: Live = live) -> str:
+        capsys.readouterr()
+        _, _, _, *words = job.attached(*LOCAL, *flags)
+        assert main(words) == 2
+        shown = capsys.readouterr()
+        assert (shown.out, len(shown.err.splitlines())) == ("", 1), shown.err
+        return shown.err
 
     assert "--parallelism = '2': must be left out with --engine local" in refused("--parallelism=2")
     assert "--detach: left out" in refused("--detach")
     assert "--streaming" in refused("--streaming=true")
     assert "holds no job" in refused("--resume", "latest")
     missing, nowhere = Live(cluster, "local-missing", "json"), tmp_path / "nowhere"
-    done = run_process(missing.attached(*LOCAL, "--state-folder", str(nowhere)))
-    assert "--topic = 'local-missing': must be a topic of" in done.stderr
+    assert "--topic = 'local-missing': must be a topic of" in refused(
+        "--state-folder", str(nowhere), job=missing
+    )
     assert not (nowhere / FILE).exists()
     state = tmp_path / "state"
     with running(live, "--state-folder", str(state), "--resume", "auto"):

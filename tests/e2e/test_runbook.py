@@ -121,6 +121,8 @@ def lose_jobmanager(cluster: LocalCluster) -> None:
     assert re.search(r"^jobmanager +dead ", cluster("status").stdout, re.M)
 
 
+pytestmark = pytest.mark.nightly
+
 SECTIONS = sections()
 SETTINGS, *STEPS, READING = SECTIONS
 

@@ -15,6 +15,7 @@ from tests.e2e.clusters import PATIENCE, LocalCluster
 from tests.e2e.jobs import COLUMNS, command, environment, table_of, track
 from tests.e2e.kills import Killer
 from tests.e2e.live import CHANNELS, SPECS, Live, Recording, assert_same_bits, record, settled
+from tests.parts import lanes
 
 ROWS = 1500
 SEED = 5
@@ -111,10 +112,13 @@ def test_a_long_table_gives_the_bytes_of_the_wide_one(
         assert_same_as_file_job(live, recording, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "victims", lanes(("worker",), ("worker", "taskmanager", "worker")), ids=len
+)
 def test_killed_workers_lose_and_change_nothing(
-    cluster: LocalCluster, recording: Recording, tmp_path: Path
+    victims: tuple[str, ...], cluster: LocalCluster, recording: Recording, tmp_path: Path
 ) -> None:
-    live = Live(cluster, "killed", "json")
+    live = Live(cluster, f"killed-{len(victims)}", "json")
     live.make_topic(PARTITIONS)
     first, *others = recording.portions
     live.send(first, 5)
@@ -122,11 +126,12 @@ def test_killed_workers_lose_and_change_nothing(
         live.read("", 1, tmp_path)
         killer = Killer(live, job, SEED)
         # The last portion has a pause of ten seconds.
-        turns = zip(("worker", "taskmanager", "worker"), (0.4, 0.4, 0.8), others, strict=True)
-        for victim, speed, portion in turns:
+        for victim, speed, portion in zip(victims, (0.4, 0.4, 0.8), others, strict=False):
             sending = command(*live.replay(portion, 5, "--speed", str(speed)))
             with subprocess.Popen(sending, env=environment()) as feed:
                 killer.kill(victim)
                 assert feed.wait(PATIENCE) == 0
+        for portion in others[len(victims) :]:
+            live.send(portion, 5)
         assert_same_as_file_job(live, recording, tmp_path)
         assert cluster.ask_flink(f"/jobs/{job}")["state"] == "RUNNING"

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.trackers import OKFEBSpec
+from tests.parts import examples
 from tests.stream.running import SECOND, Outcome, Rows, Step, assert_same, make_rows
 from transforms import MeasureMismatch, Order, TrackSubspace
 from transforms.outputs import FEATURES
@@ -88,7 +89,7 @@ def by_blocks(rows: dict[str, Rows], order: Order, **work: Any) -> Outcome:
     return outcome.in_order()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     st.builds(
         lambda waits, jump, rows, again, hold: Order(

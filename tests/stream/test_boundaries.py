@@ -30,7 +30,7 @@ from kerneltrack.time_units import day_of
 from kerneltrack.trackers import OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import state_bytes
-from tests.parts import lanes
+from tests.parts import examples, lanes
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -209,7 +209,7 @@ def test_snapshots_are_where_rows_pass_boundaries(seed: int, order: Order) -> No
     assert reported["final"] is True
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.sampled_from([0.0, 0.7, 2.0, 11.0]),
     st.sampled_from([0.5, 4.0, 5.0, 60.0]),
@@ -243,7 +243,7 @@ def test_a_live_job_leaves_the_snapshots_of_the_file(
     assert live.alerts == bounded.alerts
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     st.sampled_from([0.0, 0.7, 2.0]),
     st.sampled_from([0.5, 5.0]),

@@ -19,6 +19,7 @@ from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from pipelines.topics.read_output import Once
+from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -112,7 +113,7 @@ def cut_up(rows: dict[str, Rows], max_disorder: float, sizes: list[int], seed: i
     return elements
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4))
 @given(
     st.sampled_from(ORDERS),
     st.sampled_from([HELD, UNTIL]),
@@ -277,7 +278,7 @@ def one_by_one_but(rows: Rows, quiet: QuietTimes) -> list[Line]:
     return lines
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 @given(
     st.lists(st.integers(1, 400), min_size=1, max_size=30),
     st.lists(st.tuples(st.integers(0, 600), st.integers(1, 120)), min_size=1, max_size=4),

@@ -16,6 +16,7 @@ from kerneltrack.fleet.results import Alert
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
+from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -79,7 +80,7 @@ def arriving(rows: Rows, max_disorder: float, seed: int) -> Rows:
     return rows.take(arrival(np.asarray(rows.time), max_disorder, rng))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.sampled_from([TOLD, DriftSpec(settle=30, memory=60, threshold=2, direction="up")]),
     st.sampled_from(DISORDERS),

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
+from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     Rows,
@@ -59,7 +60,7 @@ def in_bundles(rows: Rows, sizes: list[int]) -> list[Any]:
     return [("m", chunk.in_order()) for chunk in rows.cut(sizes)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     count=st.integers(25, 60),
     share=st.floats(0, 1),

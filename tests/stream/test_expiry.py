@@ -18,6 +18,7 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.model import Work
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
+from tests.parts import examples
 from tests.stream.learning import SPEC as LEARNER
 from tests.stream.learning import Late, Step, label_chunk, make_features
 from tests.stream.running import (
@@ -127,7 +128,7 @@ def test_what_stays_of_a_silent_model_is_a_name(tmp_path: Path) -> None:
     assert tracking.outcome.snapshots == [(KEY, before)]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     parts=st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=12),
     most=st.sampled_from([1, 3, MOST_ENTRIES]),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.fleet.forward_fill import LastValues, hold_last
+from tests.parts import examples
 from tests.stream.running import SECOND, Rows, assert_same, core_alone, make_rows, track
 from transforms.track.order import Order
 
@@ -85,7 +86,7 @@ def test_single_precision_stays_so() -> None:
     assert held.values.tolist() == [np.float32(0.1), np.float32(0.2)]
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(
     st.sampled_from([0.0, 3.0, 1e6, math.inf]),
     st.sampled_from([math.inf, 0.0, 20.0]),

@@ -25,6 +25,7 @@ from kerneltrack.trackers import OKFEBSpec, RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.learner_cases import every_spec, same_state
 from tests.oracles.prequential import core_alone
+from tests.parts import examples
 from tests.stream.learning import (
     SECOND,
     SPEC,
@@ -75,7 +76,7 @@ def test_every_learner_says_what_its_core_says(spec: LearnerSpec) -> None:
     assert outcome.counters == {"predicted": 200, **wanted}
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=20), min_size=1, max_size=5),
     st.sampled_from([SPEC, REGRESSION]),
@@ -100,7 +101,7 @@ def test_no_cut_and_no_arrival_order_matters(
     assert outcome.failures == []
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.lists(st.integers(3, 40), min_size=1), st.integers(0, 2**32))
 def test_a_live_stream_gives_what_the_file_gives(sizes: list[int], seed: int) -> None:
     """Chunks come in any order, some twice: each row is taken once, in its turn."""

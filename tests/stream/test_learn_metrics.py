@@ -17,6 +17,7 @@ from kerneltrack.learners import LearnerSpec, LMSSpec, PegasosSpec, RidgeSpec
 from kerneltrack.learners.common.guesses import MOST_CHANNELS
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from tests.oracles.prequential import core_alone, metrics_of, same_metrics
+from tests.parts import examples
 from tests.stream.learning import (
     CLASSES,
     SECOND,
@@ -59,7 +60,7 @@ def test_metrics_are_scikit_learns(spec: LearnerSpec, window: float | None) -> N
     check(outcome, spec, clock_of(table), nanoseconds)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(
     st.lists(st.integers(-20, 60), min_size=30, max_size=30),
     st.sampled_from([SPEC, REGRESSION]),

@@ -23,6 +23,7 @@ from kerneltrack.learners import (
 )
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from tests.oracles.learner_cases import every_spec
+from tests.parts import examples
 from tests.stream.learning import SECOND, Element, Step, make_features
 from transforms.learn import learners
 from transforms.learn.block import learn_rows
@@ -103,7 +104,7 @@ def compared(spec: LearnerSpec, given: Sequence[Sequence[Element]], **plan: Any)
     return found[0]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     spec=st.sampled_from(SPECS),
     seed=st.integers(0, 10_000),

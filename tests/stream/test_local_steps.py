@@ -22,6 +22,7 @@ from pipelines.live.stream import live_job
 from pipelines.local.models import Models
 from pipelines.local.steps import Header, Incoming, LocalSteps, Sent
 from pipelines.local.store import Bundle, Checkpoint, Store
+from tests.parts import examples
 from transforms.keyed.commands import HEADER, RESET
 
 TOPIC, LABELS = "rows", "labels"
@@ -118,7 +119,7 @@ def names(sent: list[list[Sent]]) -> set[str]:
     return {topic.removeprefix("out-") for part in sent for topic, _ in part}
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     cuts=st.lists(st.integers(1, 1000), min_size=3, max_size=25),
     checkpoint=st.integers(0, 30),

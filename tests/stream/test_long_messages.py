@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.parts import examples
 from tests.stream.running import SECOND, Step, assert_same, core_alone, make_rows, track_stream
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.formats import MESSAGE_KEY
@@ -87,7 +88,7 @@ def gathered(
 
 
 @pytest.mark.parametrize("form", ["json", "arrow", "avro"])
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     seed=st.integers(0, 99),
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=6),

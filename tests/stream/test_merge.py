@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.forward_fill import hold_last
+from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     Rows,
@@ -79,7 +80,7 @@ def bits(rows: Chunk) -> dict[str, list[Any]]:
     return {**columns, "x": rows.column("x").view(np.int64).tolist()}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     times=st.lists(st.integers(0, 5), min_size=1, max_size=30),
     seed=st.integers(0, 99),
@@ -111,7 +112,7 @@ def test_a_label_is_the_last_that_is_given() -> None:
     assert merge_times(Chunk(rows)).batch.column("label").to_pylist() == ["a", None, "c"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     count=st.integers(25, 60),
     seed=st.integers(0, 99),
@@ -128,7 +129,7 @@ def test_parts_out_of_order_give_what_whole_rows_give(
     assert_same(outcome.table("m"), core_alone(rows), PLACES)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=examples(15))
 @given(count=st.integers(25, 60), seed=st.integers(0, 99), bundle=st.integers(1, 9))
 def test_models_together_give_what_each_gives(count: int, seed: int, bundle: int) -> None:
     tables = {key: make_rows(count, seed=number) for number, key in enumerate("abc")}
@@ -171,7 +172,7 @@ def sparse(count: int, seed: int) -> tuple[Rows, npt.NDArray[Any]]:
     return rows, hold_last(rows.x, rows.time, None, 2**62)[0]
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=examples(20))
 @given(seed=st.integers(0, 99), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=20))
 def test_what_no_row_of_a_time_gives_is_held(seed: int, sizes: list[int]) -> None:
     rows, held = sparse(50, seed)

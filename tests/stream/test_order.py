@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.model import Work
 from kerneltrack.jumps import Standing, judge
+from tests.parts import examples, lanes
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -102,7 +103,7 @@ def test_a_live_stream_gives_the_features_of_the_file(max_disorder: float, kind:
     assert live.snapshots == bounded.snapshots
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(
     st.sampled_from(DISORDERS),
     st.sampled_from(["whole seconds", "50 Hz", "both"]),
@@ -186,7 +187,7 @@ def check_against_rules(rows: Rows, order: Order, outcome: Outcome) -> Reference
     return kept, late, refused
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(
     st.sampled_from([0, 0.1, 1, 7]),
     st.sampled_from([3.0, 10.0, 1e6]),
@@ -277,7 +278,7 @@ def stretches(rng: np.random.Generator, jump_rows: int) -> npt.NDArray[np.int64]
     return np.concatenate(parts)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from([0.0, 1.0, 60.0, math.inf]),
     st.integers(1, 8),
@@ -410,7 +411,7 @@ def _step(order: Order) -> Any:
     return with_timers(TrackFn, "end", live=False)(Work(spec=SPEC), order, None)
 
 
-@pytest.mark.parametrize("max_disorder", [0.0, 2.0, 10.0, math.inf])
+@pytest.mark.parametrize("max_disorder", lanes(2.0, 0.0, 10.0, math.inf))
 def test_the_work_of_a_row_does_not_grow_with_the_backlog(max_disorder: float) -> None:
     order = Order(max_disorder=max_disorder)
     first, second = rows_touched(400, order), rows_touched(800, order)
@@ -428,7 +429,7 @@ def test_nor_where_rows_wait_for_long(max_disorder: float) -> None:
     assert touched[2] < 800 * (MOST_ENTRIES // 2)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=40),
     most=st.integers(1, 8),

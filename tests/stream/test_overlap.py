@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
+from tests.parts import examples
 from tests.stream.running import (
     SPEC,
     Outcome,
@@ -62,7 +63,7 @@ def assert_goes_on(live: Outcome, whole: Outcome, row: int) -> None:
     assert not [entry for entry in live.failures if entry[3].startswith(LEARNED_BEFORE)]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12))
 @given(
     st.sampled_from([0.0, 0.7, 2.0]),
     st.integers(60, 110),

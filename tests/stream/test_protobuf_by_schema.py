@@ -20,6 +20,7 @@ from google.protobuf.json_format import MessageToDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.parts import examples
 from tests.stream.conftest import Answer, Served
 from tests.stream.test_messages import columns, message, rows_of
 from transforms.kafka.gather import Gathering
@@ -281,7 +282,7 @@ def every_parsed() -> Any:
     st.text(max_size=5),
     st.sampled_from([0, 3]),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 def test_values_are_those_of_the_json_mapping(
     axes: list[float], number: int, site: str, state: int
 ) -> None:
@@ -401,7 +402,7 @@ def test_other_bytes_are_dead_letters(served: Served, value: bytes, reason: str)
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_no_bytes_raise_anything_else(value: bytes) -> None:
     every = parse([("7", text(EVERY))])
     try:

@@ -18,6 +18,7 @@ from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.restore import decode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
+from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -101,7 +102,7 @@ def hold(outcome: Outcome, rows: dict[str, Rows], ended: bool = True) -> None:
             assert table[name].tobytes() == output_text.tobytes(), name
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     st.sampled_from(ORDERS),
     st.lists(st.integers(1, 90), min_size=1, max_size=30),
@@ -120,7 +121,7 @@ def test_episodes_are_the_cores_however_rows_come(
     hold(outcome, rows)
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     st.sampled_from(ORDERS),
     st.lists(st.integers(1, 90), min_size=1, max_size=30),

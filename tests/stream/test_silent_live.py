@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor.silences import NEVER, own_time
+from tests.parts import examples
 from tests.stream.running import SECOND, SPEC, Rows
 from tests.stream.test_expiry import KEY, Tracking
 from tests.stream.test_idle_flush import at
@@ -150,7 +151,7 @@ def test_one_that_is_reset_while_it_is_silent_begins_with_its_next_row(tmp_path:
     assert states[-3:] == ["gone", "learning", "normal"]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.integers(1, 1000), min_size=1, max_size=60),
     st.lists(st.integers(0, 61), max_size=5),

@@ -16,6 +16,7 @@ from kerneltrack import codec
 from kerneltrack.errors import ConfigError
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import RowsSpec
+from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -74,7 +75,7 @@ def test_runners_give_the_same(name: str, order: Order) -> None:
     assert outcome.failures == []
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     st.lists(st.integers(0, 4), min_size=60, max_size=60),
     st.lists(st.integers(0, 3), min_size=60, max_size=60),

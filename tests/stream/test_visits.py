@@ -22,6 +22,7 @@ from kerneltrack.monitor import reference
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.reference import block as references
+from tests.parts import examples
 from tests.stream import learning
 from tests.stream.running import (
     SECOND,
@@ -97,7 +98,7 @@ def ran(given: Sequence[Sequence[Element]], whole: bool, **asked: Any) -> tuple[
     return step.finish(), step
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     seed=st.integers(0, 10_000),
     odd=st.booleans(),
@@ -121,7 +122,7 @@ def test_they_give_what_each_gives_by_itself(
     assert step.kept == by_itself.kept  # type: ignore[attr-defined]
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=examples(10))
 @given(
     seed=st.integers(0, 10_000),
     odd=st.booleans(),
@@ -176,7 +177,7 @@ def labels_of(rows: Chunk) -> Chunk:
     return Chunk(rows.batch.select(["time", "source", "row", "label"]))
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     seed=st.integers(0, 10_000),
     odd=st.booleans(),

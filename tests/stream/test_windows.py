@@ -22,6 +22,7 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.specs import KERNELS
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
+from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -184,7 +185,7 @@ def test_every_window_equals_brute_force(kernel: str, windows: EventWindows) -> 
         assert_bounds(line, part.found.kappa, spec, confidence=0.9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from(WINDOWS),
     st.sampled_from(DISORDERS),
@@ -217,7 +218,7 @@ def test_no_cut_and_no_arrival_matters(
         assert [pair for pair in outcome.snapshots if pair[0] == key] == whole_run.snapshots
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.sampled_from(WINDOWS),
     st.sampled_from(DISORDERS[:-1]),
@@ -396,7 +397,7 @@ def strided(rows: Rows, line: Line, spec: SubspaceSpec = SPEC) -> list[int]:
     return fits
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.sampled_from([FixedWindows(3), FixedWindows(2, offset=0.5), SlidingWindows(1, 3)]),
     st.sampled_from([2, 5, 16]),
@@ -424,7 +425,7 @@ def test_large_windows_are_measured_at_equal_spacing(
     assert sum(line["rows"] for line in outcome.mismatch["m"]) <= len(rows)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.sampled_from([SlidingWindows(4, 1), SlidingWindows(6, 2.5, 0.5), FixedWindows(3)]),
     st.sampled_from([2, 7, 20]),
@@ -484,7 +485,7 @@ def test_rows_are_kept_densely_again_after_a_burst() -> None:
 # The moving window.
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     st.sampled_from(sorted(KERNELS)),
     st.sampled_from([1, 2, 7, 30]),

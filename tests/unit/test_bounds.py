@@ -15,6 +15,7 @@ from sklearn.svm import SVC
 from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import bounds
+from tests.parts import examples
 
 
 class Projected(NamedTuple):
@@ -104,7 +105,7 @@ def test_future_residuals_are_covered(observed: int | None) -> None:
     assert confidence <= np.mean(held) < 1.0
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(problems, st.integers(0, 2**32), st.sampled_from([0.1, 1.0, 10.0, 100.0]))
 def test_prop_5_bounds_the_weights_of_batch_svms(
     case: Projected, seed: int, penalty: float

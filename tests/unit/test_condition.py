@@ -16,6 +16,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.condition import MOST_CHARACTERS, Condition
 from kerneltrack.monitor.condition_values import rows_that_meet
 from kerneltrack.number_texts import NAMES, name_code
+from tests.parts import examples
 
 RUN = name_code("run")
 
@@ -223,7 +224,7 @@ CONDITION = st.recursive(
 VALUE = st.sampled_from([0.0, 1.0, -3.0, 2.5, 1e308, math.nan])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(drawn=CONDITION, rows=st.lists(st.tuples(VALUE, VALUE, VALUE), min_size=1, max_size=5))
 def test_it_says_what_python_says_of_each_row(drawn: Drawn, rows: list[tuple[float, ...]]) -> None:
     placed = Condition(Condition(f"({drawn.text}) and a == a").placed(["a", "b", "c"]))

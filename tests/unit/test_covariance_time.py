@@ -21,6 +21,7 @@ from kerneltrack.monitor.moving import MovingWindow
 from kerneltrack.sklearn import SubspaceTracker
 from kerneltrack.trackers import CovarianceSpec, CovarianceTracker, OKFEBSpec
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
+from tests.parts import examples
 
 TRACKER = CovarianceTracker()
 SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "gamma": 9.0, "standardise": False}
@@ -57,7 +58,7 @@ def test_a_silence_lets_all_that_was_before_fade(seconds: float) -> None:
     assert np.diag(state.weights)[:3] == pytest.approx([faded, faded, 1.0], rel=1e-12)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(cuts=st.lists(st.integers(0, len(ROWS)), max_size=10))
 @pytest.mark.parametrize("spec", TIMED, ids=["every", "leverage"])
 def test_the_same_bytes_however_rows_are_cut(spec: CovarianceSpec, cuts: list[int]) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.files.first_look import look_at
+from tests.parts import examples
 from transforms.read.columns import ColumnOptions, Columns, resolve
 from transforms.read.formats import FormatOptions, inspect
 from transforms.read.formats.base import PieceRows
@@ -61,7 +62,7 @@ def columns_of(dates: pa.Array, clocks: pa.Array, **options: Any) -> list[int | 
     return [found.get(row) for row in range(len(dates))]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1)), min_size=1))
 def test_any_types_of_the_two_give_the_time(moments: list[datetime]) -> None:
     moments = [moment.replace(microsecond=0) for moment in moments]

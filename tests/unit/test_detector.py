@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from kerneltrack import OKFEBSpec
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import Episode, ReferenceDetector, ReferenceSpec, find_episodes, reference
-from tests.parts import lanes
+from tests.parts import examples, lanes
 from transforms.track.transform import TrackSubspace
 
 Array = npt.NDArray[np.float64]
@@ -161,7 +161,7 @@ FITTED = ReferenceDetector(contamination=0.05).fit(broken()[:600])
 SCORES = FITTED.decision_function(FURTHER)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(0, len(FURTHER)), max_size=12), st.booleans())
 def test_scores_are_the_same_however_rows_are_cut_into_calls(
     cuts: list[int], at_once: bool

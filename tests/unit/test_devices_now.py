@@ -25,6 +25,7 @@ from pipelines.cli.main import main
 from pipelines.devices.of_run import lines_of_run
 from pipelines.devices.of_topic import take
 from tests.e2e.jobs import environment
+from tests.parts import examples
 from tests.report_runs import SECOND, START, features, put, run_folder, times
 from tests.unit.test_report_episodes import episode
 from transforms.write.schemas import devices_schema, episodes_schema
@@ -225,7 +226,7 @@ def test_without_a_reference_nothing_is_known(tmp_path: Path) -> None:
     }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(st.randoms(), st.integers(1, 5))
 def test_the_order_of_rows_and_files_does_not_matter(
     tmp_path_factory: pytest.TempPathFactory, random: Any, files: int

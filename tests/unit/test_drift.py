@@ -22,6 +22,7 @@ from kerneltrack.monitor.drift import Alerts, DriftSpec, DriftState, parse_drift
 from kerneltrack.trackers import OKFEBSpec
 from tests.oracles import drift as oracle
 from tests.oracles.streams import raw, spheroid, state_bytes
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 
@@ -115,7 +116,7 @@ def test_a_threshold_is_met_when_it_is_exceeded_and_not_before() -> None:
         assert detect(DriftSpec(threshold=threshold), losses)[1].position[0] == found
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     seed=st.integers(0, 2**32 - 1),
     block=st.integers(1, 30),
@@ -136,7 +137,7 @@ def test_alerts_are_those_of_the_definition(
     np.testing.assert_allclose(alerts.after, [level for _, _, level in expected], rtol=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(cuts=st.lists(st.integers(0, 3000), max_size=8), seed=st.integers(0, 100))
 def test_results_do_not_depend_on_how_rows_are_cut(cuts: list[int], seed: int) -> None:
     """Bit for bit, and each call continues from bytes."""

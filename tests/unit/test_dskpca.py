@@ -19,6 +19,7 @@ from kerneltrack.trackers.doubly.random_features import feature_rows
 from kerneltrack.trackers.doubly.spec import POSITIVE, SCALED
 from tests.oracles import doubly as oracle
 from tests.oracles.streams import walk
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 KERNELS = ("gaussian", "laplacian", "cauchy", "matern52", "arccosine1", "linear", "recsemigroup")
@@ -30,7 +31,7 @@ def spec_of(kernel: str, **more: Any) -> DSKPCASpec:
     return DSKPCASpec(kernel=kernel, **{**shared, **free, **more})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     kernel=st.sampled_from(KERNELS),
     form=st.sampled_from(["subspace", "gha"]),

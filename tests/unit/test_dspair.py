@@ -17,6 +17,7 @@ from kerneltrack.trackers.doubly.kpca import feature_map_of
 from kerneltrack.trackers.doubly.random_features import feature_rows
 from tests.oracles import doubly as oracle
 from tests.oracles.streams import walk
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 KERNELS = ("gaussian", "laplacian", "arccosine1", "linear")
@@ -27,7 +28,7 @@ def spec_of(**more: Any) -> DSPairSpec:
     return DSPairSpec(**{**shared, "first_view": 2, **more})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 @given(
     kernel=st.sampled_from(KERNELS),
     form=st.sampled_from(["ksvd", "kcca", "kcca-newton"]),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
 from tests import parts
+from tests.parts import examples
 from tests.workbooks import workbook
 from transforms.read.columns import ColumnOptions
 from transforms.read.formats import FormatOptions
@@ -35,7 +36,7 @@ def save(path: Path, **sheets: list[list[Any]]) -> Path:
     return path
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     rows=st.lists(
         st.tuples(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.false_share import Watched, check_share, least_e_value
+from tests.parts import examples
 
 # Powers of two: no comparison is rounded.
 EXPECTED = st.sampled_from([0.03125, 0.125, 0.25, 0.5, 1.0, 2.0])
@@ -33,7 +34,7 @@ def largest_list(watched: Sequence[Watched], share: float) -> set[str]:
     return set()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(DEVICES, st.sampled_from([0.0625, 0.25, 0.5]))
 def test_it_is_the_largest_list_that_fits(drawn: list[tuple[int, float]], share: float) -> None:
     watched = [Watched(f"m{n}", *each) for n, each in enumerate(drawn)]

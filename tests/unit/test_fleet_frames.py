@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 import kerneltrack as kt
 from kerneltrack.frames.table import choose_columns, frame_of, like_of, make_frame, read_rows
-from tests.parts import lanes
+from tests.parts import examples, lanes
 
 COUNT = 560
 X = np.random.default_rng(21).normal(size=(2 * COUNT, 2))
@@ -326,7 +326,7 @@ MISSING = [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), ""
 ONES = [True, np.bool_(True), 1, 1.0, np.int8(1), np.float32(1), Decimal("1.0"), "1"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.sampled_from([*MISSING, *ONES, False, 0, "0"]), min_size=12, max_size=12))
 def test_labels_of_all_types_are_the_same_classes(labels: list[Any]) -> None:
     rows = table()[:12]
@@ -622,7 +622,7 @@ def test_metrics_of_words_and_units() -> None:
 # Rows that come again.
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.integers(1, COUNT), max_size=5), st.booleans(), st.integers(1, 4))
 def test_a_row_that_comes_again_is_not_learned_again(
     cuts: list[int], wait: bool, equal: int

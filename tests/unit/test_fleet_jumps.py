@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import kerneltrack as kt
 from kerneltrack.errors import ConfigError
 from kerneltrack.frames.output import UNCONFIRMED, WAITS_AHEAD
+from tests.parts import examples
 
 N = 300
 
@@ -93,7 +94,7 @@ def test_other_limits() -> None:
 GAPS = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 20_000)), min_size=1, max_size=12)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=examples(25))
 @given(GAPS, st.integers(0, 400), st.sampled_from([None, "ridge", "lms"]), st.booleans())
 def test_a_fleet_that_was_saved_goes_on_as_the_one_in_memory(
     gaps: list[tuple[int, int]], at: int, learner: str | None, wait: bool

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kerneltrack as kt
+from tests.parts import examples
 
 KINDS: dict[str, Any] = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
 NAMES: dict[str, Any] = {"model_id": "pump", "time": "when"}
@@ -71,7 +72,7 @@ def rows_of(frame: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=examples(8))
 @given(seed=st.integers(0, 99))
 def test_a_long_frame_gives_what_the_wide_one_gives(kind: str, seed: int) -> None:
     rows, rng = wide(seed), np.random.default_rng(seed)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kerneltrack.specs import KERNELS
 from kerneltrack.trackers import OKFEB, OKFEBSpec
 from tests.oracles.streams import feature_bytes, state_bytes, walk
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 TRACKER = OKFEB()
@@ -71,12 +72,12 @@ def finite_features(features: Any, rows: Any = slice(None)) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES, ids=["-".join(map(str, case)) for case in CASES])
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(EXAMPLES))
 @given(block=blocks())
 def test_each_row_is_served_or_refused(
     case: tuple[str, str, str, str, float | None], block: Array
 ) -> None:
-    """8 settings x 100 blocks x 125 rows: 100,000 rows."""
+    """Each night 8 settings x 100 blocks x 125 rows: 100,000 rows."""
     spec = spec_of(*case)
     ordinary = walk(0, 70, WIDTH)
     with np.errstate(over="ignore", invalid="ignore"):

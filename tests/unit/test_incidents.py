@@ -26,6 +26,7 @@ from kerneltrack.monitor.incidents import (
 )
 from pipelines.devices.incidents import incidents_now
 from pipelines.report.clock import iso
+from tests.parts import examples
 
 HOUR = 3600 * 10**9
 MONTH = 30 * 24 * HOUR
@@ -51,7 +52,7 @@ def obvious(began: Sequence[Began], watched: int) -> list[list[Began]]:
     return [sorted(each, key=lambda one: (one.time, one.device, one.episode)) for each in covered]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_it_is_the_rule(data: st.DataObject) -> None:
     hours = st.integers(0, data.draw(st.sampled_from([24, 300, 700])))

@@ -40,6 +40,7 @@ from kerneltrack.learners.common.kept_classes import (
 )
 from kerneltrack.registry import get_learner
 from tests.oracles.learner_cases import round_trip, same_state
+from tests.parts import examples
 
 SPECS: tuple[LearnerSpec, ...] = (
     RidgeSpec(max_classes=5, forgetting=1.0),
@@ -129,7 +130,7 @@ def test_the_most_frequent_are_kept(spec: LearnerSpec) -> None:
 
 
 @every_spec
-@settings(deadline=None, max_examples=6)
+@settings(max_examples=examples(6))
 @given(cuts=st.lists(st.integers(1, 899), max_size=12), seed=st.integers(0, 9))
 def test_cuts_change_nothing(spec: LearnerSpec, cuts: list[int], seed: int) -> None:
     rows, labels = late_classes(seed=seed)

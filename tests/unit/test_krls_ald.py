@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.krls_ald import recursive_squares
 from benchmarks.krls_tracker import JITTER
+from tests.parts import examples
 
 
 @given(
@@ -16,7 +17,7 @@ from benchmarks.krls_tracker import JITTER
     level=st.sampled_from([0.01, 0.1, 0.5]),
     budget=st.sampled_from([3, 8, 60]),
 )
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_weights_are_those_of_the_batch_problem(seed: int, level: float, budget: int) -> None:
     """min_α Σ_t (a_tᵀKα - y_t)²; a_t says a row by those that were stored when it came."""
     rng = np.random.default_rng(seed)

@@ -17,6 +17,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.kernels import gram, make_kernel
 from tests.oracles import rowsparse as oracle
 from tests.oracles.streams import raw
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 KERNELS = {
@@ -54,7 +55,7 @@ def steepest(full: Array, factor: Array, ridge: float) -> float:
     return 2 / len(full) * float(np.linalg.norm(q @ full, axis=0).max())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(case=problems, share=penalties, ridge=ridges, exact=st.booleans())
 def test_a_sweep_is_the_papers(
     case: tuple[Array, Array], share: float, ridge: float, exact: bool
@@ -79,7 +80,7 @@ def test_a_sweep_is_the_papers(
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(case=problems, ridge=ridges, i=st.integers(0, 1), seed=st.integers(0, 99))
 def test_the_cost_of_one_row_is_the_quadratic(
     case: tuple[Array, Array], ridge: float, i: int, seed: int
@@ -98,7 +99,7 @@ def test_the_cost_of_one_row_is_the_quadratic(
     assert gap == pytest.approx(along(moved[i]) - along(factor[i]), abs=1e-12 * size)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(case=problems, share=penalties, ridge=ridges, exact=st.booleans())
 def test_no_step_raises_the_cost(
     case: tuple[Array, Array], share: float, ridge: float, exact: bool
@@ -119,7 +120,7 @@ def test_no_step_raises_the_cost(
         before = after
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(
     values=st.lists(st.floats(0, 1e3), min_size=1, max_size=6),
     along=st.lists(st.floats(-1e3, 1e3), min_size=6, max_size=6),

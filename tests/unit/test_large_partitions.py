@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltrack.snapshots.packed import slot_of
-from tests.parts import lanes
+from tests.parts import examples, lanes
 from transforms.chunks import Chunk, matrix_column
 from transforms.partition import large
 from transforms.partition.shuffle import MODEL, Spread, read_slots, sort_rows
@@ -63,7 +63,7 @@ def each_of(part: SortedRows | large.OneLarge) -> list[tuple[str, Any]]:
     return list(part.each()) if isinstance(part, SortedRows) else [part]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=examples(15))
 @given(
     seed=st.integers(0, 1000),
     most=st.sampled_from([1, 300, 5_000, 1 << 30]),

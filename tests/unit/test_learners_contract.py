@@ -36,10 +36,11 @@ from tests.oracles.learner_cases import (
     same_state,
     stream,
 )
+from tests.parts import examples
 
 
 @every_spec
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(cuts=st.lists(st.integers(0, 200), max_size=8), seed=st.integers(0, 100))
 def test_results_do_not_depend_on_how_rows_are_cut(
     spec: LearnerSpec, cuts: list[int], seed: int

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError
 from pipelines.files.first_look import look_at
+from tests.parts import examples
 from transforms.chunks import Chunk
 from transforms.read.column_options import ColumnOptions
 from transforms.read.files import split
@@ -61,7 +62,7 @@ def failures_in(found: Input) -> list[tuple[str | None, int, str]]:
     ]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     seed=st.integers(0, 999),
     devices=st.integers(1, 3),
@@ -234,7 +235,7 @@ def test_texts_are_the_numbers_that_they_were_written_as(values: list[float]) ->
 # Values that are texts -------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 999),
     times=st.integers(1, 30),

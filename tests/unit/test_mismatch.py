@@ -38,7 +38,7 @@ from kerneltrack.trackers.common.state import directions_used
 from kerneltrack.trackers.okfeb.spec import CENSORS, POLICIES, RULES, STEPS
 from kerneltrack.trackers.okfeb.state import SubspaceState
 from tests.oracles.streams import feature_bytes, state_bytes, walk
-from tests.parts import module
+from tests.parts import examples, module
 
 Exact = npt.NDArray[np.longdouble]
 
@@ -194,7 +194,7 @@ def moving_at(case: Case, run: Run, n: int) -> Mismatch:
     return Mismatch(case.length, *(float(values[n]) for values in run.measured))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(cases())
 def test_the_moving_window_equals_brute_force_after_every_row(case: Case) -> None:
     run = run_moving(case, case.cuts)
@@ -211,7 +211,7 @@ def test_the_moving_window_equals_brute_force_after_every_row(case: Case) -> Non
         assert_agrees(found, oracle(case.spec, state, np.array(kept[-case.length :])))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases())
 def test_the_moving_window_ignores_cuts_and_leaves_the_tracker_alone(case: Case) -> None:
     whole, cut = run_moving(case, []), run_moving(case, case.cuts)
@@ -228,7 +228,7 @@ def test_the_moving_window_ignores_cuts_and_leaves_the_tracker_alone(case: Case)
             np.testing.assert_array_equal(getattr(run.state, name), getattr(state, name))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(cases(), st.booleans())
 def test_a_window_equals_brute_force(case: Case, unbudgeted: bool) -> None:
     spec: OKFEBSpec | OKFESpec = case.spec

@@ -26,6 +26,7 @@ from kerneltrack.trackers.common.scaling import standard_scaling
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
 from tests.oracles.streams import walk
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 FIRST_ROWS = 500.0
@@ -95,7 +96,7 @@ def test_every_tracker_scales_as_the_slow_one(spec: SubspaceSpec) -> None:
     assert state.shift * state.scale == pytest.approx(centre, rel=1e-11)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     factor=st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3]),
     origin=st.sampled_from([0.0, 273.15, -273.15]),

@@ -21,6 +21,7 @@ from kerneltrack.learners.kernel.spec import STAGE_ORDERS
 from kerneltrack.learners.linear.common import LinearState
 from tests.oracles.learner_cases import arrays_of
 from tests.oracles.nolana import Oracle, start
+from tests.parts import examples
 
 LEARNER = NOLANA()
 CLOSE = 1e-6
@@ -71,7 +72,7 @@ def undecided(values: FloatArray, label: Any) -> bool:
     decay=st.sampled_from([0, 7]),
     order=st.sampled_from(STAGE_ORDERS),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_each_row_does_what_the_paper_says(
     loss: str, seed: int, threshold: float | None, kernel: str, theta: float, decay: int, order: str
 ) -> None:
@@ -100,7 +101,7 @@ def test_each_row_does_what_the_paper_says(
 
 @pytest.mark.parametrize("loss", LOSSES)
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_first_rows_are_learned_while_they_become_landmarks(loss: str, seed: int) -> None:
     spec = spec_of(loss, gamma=3.0)
     rows, labels = stream(loss, seed, 8)

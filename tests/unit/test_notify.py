@@ -24,6 +24,7 @@ from pipelines.notify.receivers import Alertmanager, Webhook
 from pipelines.notify.sources import with_incidents
 from pipelines.notify.templates import PRESETS, filled, read_template
 from pipelines.report.data.incidents import Incident
+from tests.parts import examples
 from tests.receivers import HttpServer, mail_server
 
 START = 1_772_395_140_000_000_000
@@ -69,7 +70,7 @@ class Sending:
         )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(
     lines=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=25),
     fails=st.lists(st.booleans(), max_size=25),

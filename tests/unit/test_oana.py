@@ -18,6 +18,7 @@ from kerneltrack.trackers import OANA, OANASpec
 from kerneltrack.trackers.common.calls import kernel_of
 from tests.oracles.oana import Oracle, top_directions
 from tests.oracles.streams import walk
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 TRACKER = OANA()
@@ -38,7 +39,7 @@ def spec_of(**fields: Any) -> OANASpec:
 
 @pytest.mark.parametrize("name", KERNELS)
 @given(seed=st.integers(0, 2**32 - 1), threshold=st.sampled_from([0.0, 0.5, 4.0, None]))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_each_row_does_what_the_paper_says(name: str, seed: int, threshold: float | None) -> None:
     spec = spec_of(**KERNELS[name], threshold=threshold)
     rows = np.random.default_rng(seed).normal(size=(60, 3))

@@ -23,6 +23,7 @@ from kerneltrack.trackers.okfeb.spec import POLICIES, RULES, STEPS
 from tests.oracles import okfeb as oracle
 from tests.oracles.rounding import bounds, compensation_bound, cost_bound
 from tests.oracles.streams import walk
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 TRACKER = OKFEB()
@@ -67,7 +68,7 @@ def reached(case: dict[str, Any], **choices: str) -> tuple[OKFEBSpec, Any, Array
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(case=cases())
 def test_one_step_from_the_same_state(
     rule: str, step: str, policy: str, kernel: str, case: dict[str, Any]

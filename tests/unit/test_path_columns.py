@@ -144,7 +144,7 @@ def test_a_group_may_be_each_of_the_roles(tmp_path: Path) -> None:
 def test_a_path_that_does_not_match_is_named(tmp_path: Path) -> None:
     save(tmp_path, "north_1.csv", "other.csv")
     with pytest.raises(DataError, match=r"other\.csv: does not match --path-pattern"):
-        look(tmp_path, r"(?P<device>[a-z]+)_\d")
+        look(tmp_path, r"/(?P<device>[a-z]+)_\d[.]csv")
     with pytest.raises(DataError, match=r"other\.csv: nothing for the group number"):
         look(tmp_path, r"(?P<device>[a-z]+)_?(?P<number>\d*)[.]csv")
     with pytest.raises(ConfigError, match=r"no columns of .*north_1\.csv, which has 'x'"):

@@ -25,6 +25,7 @@ from kerneltrack.monitor.reference import AUTO, BLOCK, ReferenceSpec
 from kerneltrack.monitor.spans import parse_moment
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.quiet_file import read_quiet
+from tests.parts import examples
 
 MINUTE = 60 * 10**9
 HOUR = 60 * MINUTE
@@ -115,7 +116,7 @@ def test_quiet_rows_are_as_if_they_were_not_there(learning: str) -> None:
 
 
 @pytest.mark.parametrize("learning", ["first", "gated", AUTO])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8))
 @given(
     cuts=st.lists(st.integers(1, 2999), max_size=6, unique=True),
     spans=st.lists(st.tuples(st.integers(0, 2800), st.integers(1, 199)), min_size=1, max_size=4),

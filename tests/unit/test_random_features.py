@@ -18,6 +18,7 @@ from kerneltrack.trackers.doubly.random_features import (
 )
 from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS, POSITIVE
 from tests.oracles.doubly import frequencies, kernel_value
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 SIGNS = {"polynomial", "linear"}
@@ -28,7 +29,7 @@ def rows_for(name: str, seed: int, count: int, width: int) -> Array:
     return np.abs(rows) if name in POSITIVE else rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     name=st.sampled_from([n for n in FEATURE_KERNELS if n not in SIGNS]),
     seed=st.integers(0, 2**63 - 1),

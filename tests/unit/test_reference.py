@@ -18,6 +18,7 @@ from kerneltrack.monitor.detector import ReferenceDetector
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
 from samples.fleet import pumps
 from tests.oracles import reference as oracle
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 
@@ -169,7 +170,7 @@ ACCEPTING = ReferenceSpec(learning="gated", accept_after=200, rows=300)
 
 
 @pytest.mark.parametrize("spec", [SPEC, GATED, ACCEPTING])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 @given(cuts=st.lists(st.integers(0, 1500), max_size=12))
 def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
     rows = normal(3, 1500)
@@ -203,7 +204,7 @@ def timed(
     return state, p, reported
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 @given(cuts=st.lists(st.integers(0, 1800), max_size=12), until=st.integers(384, 1300))
 def test_a_stretch_ends_at_its_time_whatever_the_cuts(cuts: list[int], until: int) -> None:
     """Its last 512 scores calibrate, and what comes in the block that is open is not learned."""
@@ -506,7 +507,7 @@ def test_counts_at_their_limits_stay_within_them() -> None:
     assert arrays["counts"][reference.KEPT] > 640 + reference.BLOCK
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 2**32 - 1),
     scale=st.sampled_from([0.0, 1e-150, 1e-9, 1.0, 1e9, 1e150]),
@@ -595,7 +596,7 @@ def mildly_odd(seed: int = 3) -> Array:
     return rows
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 2**31),
     drift=st.floats(1.01, 4.0),

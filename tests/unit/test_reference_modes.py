@@ -35,6 +35,7 @@ from kerneltrack.monitor.reference.state import (
     MODE_WAITING,
 )
 from kerneltrack.number_texts import name_code
+from tests.parts import examples
 from transforms.read.numbers import Numbers, values_of
 
 Array = npt.NDArray[np.float64]
@@ -97,7 +98,7 @@ def test_each_mode_has_sums_of_its_own() -> None:
     assert not tables.mean.reshape(3, size)[:, 3::4].any()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 @given(
     seed=st.integers(0, 2**31),
     cuts=st.lists(st.integers(0, 2500), max_size=12),
@@ -294,7 +295,7 @@ def test_a_mode_is_one_of_the_channels_and_not_the_only_one() -> None:
             spec.placed(channels)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 @given(
     seed=st.integers(0, 2**31),
     cuts=st.lists(st.integers(0, 2500), max_size=12),

@@ -17,6 +17,7 @@ from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
 from kerneltrack.monitor.reference.block import begin, columns_of, go_on, pack, unpack
 from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, MOVING_LIMIT, WAITING
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -150,7 +151,7 @@ def test_p_is_the_share_of_scores_that_are_as_high() -> None:
     assert (np.diff(scores.p[-100:][order]) <= 1e-12).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(
     seed=st.integers(0, 2**31),
     cuts=st.lists(st.integers(0, 3000), max_size=12),
@@ -401,7 +402,7 @@ def test_the_first_rows_after_a_stop_are_not_held_against_those_of_the_day_befor
 
 
 @pytest.mark.parametrize("learning", ["first", "gated", AUTO])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10))
 @given(cuts=st.lists(st.integers(0, 30 * 96), max_size=12), bare=st.integers(256, 30 * 96))
 def test_stops_and_cuts_change_no_bit(learning: str, cuts: list[int], bare: int) -> None:
     rows, times = by_day(3, 30)
@@ -542,7 +543,7 @@ def test_a_state_that_leads_astray_is_refused(
         reference.from_arrays(SPEC, arrays)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20))
 @given(
     seed=st.integers(0, 2**32 - 1),
     scale=st.sampled_from([0.0, 1e-150, 1e-9, 1.0, 1e9, 1e150]),

@@ -34,6 +34,7 @@ from kerneltrack.trackers import (
     OKFESpec,
     RowsSpec,
 )
+from tests.parts import crossed, examples
 
 SECOND = 10**9
 WIDTH = 3
@@ -198,8 +199,7 @@ def work_of(tracker: str, companion: str) -> Work:
     return Work(spec=TRACKERS[tracker], **given)
 
 
-@pytest.mark.parametrize("companion", COMPANIONS)
-@pytest.mark.parametrize("tracker", TRACKERS)
+@pytest.mark.parametrize(("tracker", "companion"), crossed(TRACKERS, COMPANIONS))
 def test_many_models_at_once_are_each_alone(tracker: str, companion: str) -> None:
     work, known = work_of(tracker, companion), fleet(3, (700, 40, 5, 640, 90, 333))
     models, (found,) = together(work, known, list(range(6)), True, [])
@@ -224,7 +224,7 @@ def test_many_models_at_once_are_each_alone(tracker: str, companion: str) -> Non
         assert any(each.accepted for reported in found.episodes.values() for each in reported)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(
     tracker=st.sampled_from(sorted(TRACKERS)),
     companion=st.sampled_from(sorted(COMPANIONS)),

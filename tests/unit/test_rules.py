@@ -26,6 +26,7 @@ from kerneltrack.monitor.rules import Rule, Rules, checked_rules
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.notify.notices import counts, notice_of
 from pipelines.notify.outbox import Outbox
+from tests.parts import examples
 
 CHANNELS = ("flow", "heat", "oil")
 SPEC = OKFEBSpec(rank=3, budget=5)
@@ -165,7 +166,7 @@ def test_an_episode_counts_from_the_first_line_at_which_the_rules_let_it() -> No
     assert [each.rows for each in devices] == [each.rows for each in other_devices]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(cuts=st.lists(st.integers(900, 1400), max_size=4), devices=st.booleans())
 def test_cuts_change_no_line(cuts: list[int], devices: bool) -> None:
     rows = rows_of(1400, 0.02)

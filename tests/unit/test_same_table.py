@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.parts import examples
 from transforms.read.columns import ColumnOptions
 from transforms.read.formats import FormatOptions
 from transforms.read.look import look_at_files
@@ -138,7 +139,7 @@ def save(path: Path, content: str | bytes) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=examples(10))
 @given(table=TABLES)
 @pytest.mark.parametrize("ending", WRITERS)
 def test_one_file_or_one_for_each_device(
@@ -160,7 +161,7 @@ def test_one_file_or_one_for_each_device(
     assert read(str(folder / "pattern"), COLUMN, pattern) == rows_of
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=examples(20))
 @given(table=TABLES, form=st.sampled_from(["csv", "jsonl", "parquet"]))
 def test_standard_input(table: Table, form: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("stdin") / "in"

@@ -40,6 +40,7 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from kerneltrack.trackers.common.start import StartSet, start_from
 from tests.oracles.learner_cases import same_state
 from tests.oracles.streams import IMU, raw, state_bytes, walk
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 
@@ -276,7 +277,7 @@ def in_parts(estimator: Any, cuts: list[int], labels: Any = None, **first: Any) 
     return estimator
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(st.integers(0, len(ROWS)), max_size=12), st.sampled_from(list(TRACKER_SETTINGS)))
 def test_cuts_do_not_matter(cuts: list[int], name: str) -> None:
     options = TRACKER_SETTINGS[name]

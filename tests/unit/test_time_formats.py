@@ -21,6 +21,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.time_units import UNITS
 from pipelines.files.times_look import formats_of
+from tests.parts import examples
 from transforms.read.column_options import ColumnOptions
 from transforms.read.times import to_nanoseconds
 
@@ -58,7 +59,7 @@ def one(text: str, time_format: str | None = None, zone: str = "UTC") -> int | N
         ("%c", 10**6),
     ],
 )
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(moments=st.lists(DATES, min_size=1))
 def test_any_instant_is_read_back(form: str, step: int, moments: list[datetime]) -> None:
     cut = [EPOCH + (m - EPOCH) // (step * MICROSECOND) * (step * MICROSECOND) for m in moments]
@@ -103,7 +104,7 @@ def test_nanoseconds_are_exact(time: int) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(moment=st.datetimes(datetime(1970, 1, 1), datetime(2150, 1, 1)))
 def test_every_unit_is_read_back(unit: str, moment: datetime) -> None:
     known = UNITS[unit]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.files.time_span import span_lines, span_warnings, time_span
+from tests.parts import examples
 
 START = datetime(2026, 3, 1)
 MINUTE = timedelta(minutes=1)
@@ -79,7 +80,7 @@ def test_rows_of_a_wrong_clock(tmp_path: Path) -> None:
     assert output_text(span(tmp_path, wrong))[1:] == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1))),

@@ -28,6 +28,7 @@ from kerneltrack.trackers import (
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
+from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
 
@@ -206,7 +207,7 @@ def test_update_writes_neither_state_nor_rows(spec: SubspaceSpec) -> None:
         assert not np.shares_memory(array, getattr(state, name))
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(cuts=st.lists(st.integers(0, len(ROWS)), max_size=12))
 @pytest.mark.parametrize("name", lanes(SPECS))
 def test_the_same_bytes_however_rows_are_cut(name: str, cuts: list[int]) -> None:
@@ -236,7 +237,7 @@ def assert_same_bytes(name: str, cuts: list[int], extras: tuple[str, ...]) -> No
     assert state_bytes(state) == state_bytes(whole_state)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(cut=st.integers(0, len(ROWS)))
 @pytest.mark.parametrize("name", lanes(SPECS))
 def test_the_codec_mid_stream_changes_nothing(name: str, cut: int) -> None:

@@ -20,6 +20,7 @@ from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.loop import Pieces
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import feature_bytes, raw, state_bytes, walk
+from tests.parts import examples
 from tests.unit.test_tracker_contract import LARGE, SMALL, lanes
 from tests.unit.test_tracker_contract import SPECS as UNTIMED
 
@@ -99,7 +100,7 @@ def run_each(
     return block.states(), output_text
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(data=st.data(), models=models_of)
 @pytest.mark.parametrize("name", lanes(SPECS))
 def test_many_at_once_are_each_alone(name: str, data: st.DataObject, models: list[Model]) -> None:
@@ -128,7 +129,7 @@ def test_many_at_once_are_each_alone(name: str, data: st.DataObject, models: lis
         assert [state_bytes(state) for state in block.states()] == wanted_states
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(data=st.data(), models=models_of)
 @pytest.mark.parametrize("name", lanes(WINDOWED))
 def test_windows_go_along_as_alone(name: str, data: st.DataObject, models: list[Model]) -> None:
