@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -100,8 +101,11 @@ def render_page(report: Report) -> str:
     )
 
 
+@cache
 def templates(clock: SiteClock = UTC_CLOCK) -> Environment:
     """Return the templates, which escape what they show and refuse a name that has no value.
+
+    A process compiles each of them once, however many pages it writes.
 
     `clock` is that by which times are shown.
     """
