@@ -213,7 +213,7 @@ def long_job(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     ("numbers", "code", "output_text"),
     [
         ([signal.SIGTERM], 143, "ended by SIGTERM"),
-        ([signal.SIGHUP], 129, "ended by SIGHUP"),
+        pytest.param([signal.SIGHUP], 129, "ended by SIGHUP", marks=pytest.mark.nightly),
         ([signal.SIGINT] * 5, 130, "interrupted"),
     ],
 )

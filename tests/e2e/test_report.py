@@ -623,9 +623,14 @@ ODD = {
     "many models": ([features(f"m{k}", 4) for k in range(60)], PLOTS),
     "nothing": ([], ""),
 }
+DRAWN = ("one row", "no loss at all", "many models", "nothing")
+"""In a browser with each change; of the others their pages' HTML (tests/unit/test_report.py)."""
 
 
-@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize(
+    "case",
+    [case if case in DRAWN else pytest.param(case, marks=pytest.mark.nightly) for case in ODD],
+)
 def test_odd_runs_are_drawn_too(tmp_path: Path, look: Look, case: str) -> None:
     tables, plots = ODD[case]
     # Features of several files have one schema; here one file holds them all.

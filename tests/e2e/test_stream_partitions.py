@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
@@ -59,6 +60,7 @@ def rows_of(live: Live, models: int, folder: Path) -> Counter[str]:
     return Counter(found["model_id"].to_pylist())
 
 
+@pytest.mark.nightly
 def test_partitions_that_come_later_are_read_and_deleted_rows_counted(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

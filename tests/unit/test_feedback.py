@@ -33,6 +33,7 @@ from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from kerneltrack.monitor.reference.spec import RECOVERED
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.feedback_file import append, read_feedback
+from tests.parts import examples
 
 CHANNELS = ("flow", "heat", "oil")
 SPEC = OKFEBSpec(rank=3, budget=5)
@@ -240,7 +241,7 @@ def test_what_is_like_a_false_one_does_not_count_from_then_on() -> None:
     assert {repr(each) for each in other_episodes} <= lines
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(cuts=st.lists(st.integers(650, 1200), max_size=4), devices=st.booleans())
 def test_cuts_change_no_line(cuts: list[int], devices: bool) -> None:
     rows, plain = rows_of(700, 1000), Work(spec=SPEC, reference=HELD, devices=devices)
