@@ -160,10 +160,12 @@ typecheck: env ## check types
 
 # Tests wait for clusters now and then: types are checked, sanitizers run and the site is built
 # beside them. The contracts run once, under the sanitizers: test_native.py shows that all builds
-# have the same bits, and runs both with and without.
+# have the same bits, and runs both with and without. Collected once, tests and what they import are
+# compiled: each process that runs them would do it over again.
 check: lint ## run all that CI runs
 	@mkdir -p build
 	@nice $(MAKE) --no-print-directory typecheck docs sanitize >build/beside.log 2>&1 & beside=$$!; \
+		$(PY) -m pytest --collect-only -qq >/dev/null; \
 		$(MAKE) --no-print-directory test LEAVE_OUT='$(CONTRACTS)'; tests=$$?; \
 		wait $$beside; beside=$$?; cat build/beside.log; \
 		[ $$tests -eq 0 ] && [ $$beside -eq 0 ]

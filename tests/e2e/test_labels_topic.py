@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.cli.main import main
 from pipelines.flink.counters import counters
 from tests.e2e.clusters import LocalCluster, wait_for
 from tests.e2e.jobs import command, models_of, nanoseconds, run_process, table_of, track
@@ -82,13 +83,9 @@ def test_labels_from_a_topic_are_learned_as_those_of_a_file(
         send(live, table)
         amount = (len(table) + 1) // 2
         wait_for("labels", lambda: counters(flink, job)["labels_read"] == amount + 1)
-        sent = run_process(
-            command(
-                *("replay", str(rows), *columns, *live.place, "--topic", live.topic),
-                *("--times", "keep", "--speed", "0", "--message-rows", "5"),
-            )
-        )
-        assert sent.returncode == 0, sent.stderr
+        words = ["replay", str(rows), *columns, *live.place, "--topic", live.topic]
+        words += ["--times", "keep", "--speed", "0", "--message-rows", "5"]
+        assert main(words) == 0
         predicted = table_of(output, "predictions").sort_by("index")
         wanted = pa.concat_tables(
             model.slice(0, settled(nanoseconds(model))) for model in models_of(predicted).values()
@@ -100,5 +97,4 @@ def test_labels_from_a_topic_are_learned_as_those_of_a_file(
         # A message that is no label is a dead letter of its own topic.
         assert sum(live.sizes(f"{live.topic}-out-dead-letters")) == 1
     finally:
-        stopped = run_process(command("stop", *live.place, job))
-        assert stopped.returncode == 0, stopped.stderr
+        assert main(["stop", *live.place, job]) == 0
