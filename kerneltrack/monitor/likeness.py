@@ -52,9 +52,10 @@ def named_channels(
 def likeness(kind: str, channels: Sequence[Mapping[str, Any]], fault: KnownFault) -> float:
     """Return how like an episode is to a known fault, from 0 (nothing in common) to 1.
 
-    Σ √(s s') √(min(|d|, |d'|) / max(|d|, |d'|)) over the channels of both, s being a channel's
-    shares (so that the first root alone is Bhattacharyya's coefficient) and d its deviations; 0 for
-    a channel that is above in one and below in the other, or stuck in one of them alone.
+    Σ √(s s') ⁴√(min(|d|, |d'|) / max(|d|, |d'|)) over the channels of both, s being a channel's
+    shares (so that the square root alone is Bhattacharyya's coefficient) and d its deviations. The
+    fourth root is 1 for a channel whose deviation is not known in either, and 0 where it is not in
+    one alone, or above in one and below in the other. Stuck channels are like stuck ones alone.
 
     Args:
         kind: Kind of the episode.
@@ -63,7 +64,7 @@ def likeness(kind: str, channels: Sequence[Mapping[str, Any]], fault: KnownFault
 
     Example:
         >>> fault = KnownFault("bearing", "p", "ramp", [channel("heat", 1.0, 4.0)])
-        >>> likeness("shift", [channel("heat", 1.0, 1.0)], fault)
+        >>> likeness("shift", [channel("heat", 1.0, 0.25)], fault)
         0.5
         >>> likeness("shift", [channel("heat", 1.0, -4.0)], fault)
         0.0
@@ -116,7 +117,9 @@ def channel(name: str, share: float, deviation: float | None) -> dict[str, Any]:
 
 
 def _as_far(deviation: float | None, other: float | None) -> float:
-    if deviation is None or other is None or not deviation * other > 0.0:
+    if deviation is None or other is None:
+        return float(deviation is other)
+    if not deviation * other > 0.0:
         return 0.0
     least, most = sorted((abs(deviation), abs(other)))
-    return math.sqrt(least / most)
+    return math.sqrt(math.sqrt(least / most))

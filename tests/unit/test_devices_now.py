@@ -326,11 +326,11 @@ def test_devices_are_named_after_known_faults_of_their_run_or_another(
     faults = tmp_path / "faults.csv"
     faults.write_text(f"name,device,episode,run\nleak,m10,1,\nbearing,m10,1,{old}\n")
     table = printed(capsys, output, "--faults", str(faults))
-    assert any("shift, like bearing of m10 (58%) a 90% (-8.0)" in _joined(line) for line in table)
+    assert any("shift, like bearing of m10 (75%) a 90% (-8.0)" in _joined(line) for line in table)
     assert any("shift, like leak of m10 (100%)" in line for line in table)
     parts = ["--faults", str(faults), "--json"]
     named = {line["model_id"]: line for line in map(json.loads, printed(capsys, output, *parts))}
-    likeness = 0.9**0.5 * 0.7**0.5 * (3.21 / 8) ** 0.5 + 0.026**0.5 * (0.5 / 2) ** 0.5
+    likeness = 0.9**0.5 * 0.7**0.5 * (3.21 / 8) ** 0.25 + 0.026**0.5 * (0.5 / 2) ** 0.25
     expected = {"name": "bearing", "device": "m10", "likeness": pytest.approx(likeness)}
     assert (named["m2"]["like"], named["m1"]["like"]) == (expected, None)
     plain = {line["model_id"]: line for line in map(json.loads, printed(capsys, output, "--json"))}
@@ -363,13 +363,24 @@ def test_a_file_of_faults_is_refused_by_line(
         ("stuck", "stuck", 0.6),
         ("shift", "stuck", 0.0),
         ("stuck", "shift", 0.0),
-        ("spike", "ramp", 0.3),
+        ("spike", "ramp", 0.6 / 4**0.25),
     ],
 )
 def test_stuck_channels_are_like_stuck_channels(kind: str, fault: str, wanted: float) -> None:
     known = KnownFault("cable", "m", fault, [channel("a", 1.0, 4.0), channel("b", 0.0, None)])
     mine = [channel("a", 0.36, 1.0), channel("c", 0.64, 1.0)]
     assert likeness(kind, mine, known) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "wanted"),
+    [(None, None, 1), (None, 2.0, 0), (2.0, None, 0), (2.0, -2.0, 0), (-2.0, -32.0, 0.5)],
+)
+def test_sides_are_alike_or_not_known_in_both(
+    mine: float | None, other: float | None, wanted: float
+) -> None:
+    known = KnownFault("cable", "m", "shift", [channel("a", 1.0, other)])
+    assert likeness("shift", [channel("a", 1.0, mine)], known) == pytest.approx(wanted)
 
 
 def _joined(line: str) -> str:

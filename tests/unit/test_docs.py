@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ COMMANDS = (
     "docs/tutorials/report.md",
 )
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
-_STEP = re.compile(r"^```(python|sh)\n(.*?)^```", re.M | re.S)
+_STEP = re.compile(r"^```(python|sh)\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.M | re.S)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.M)
 
@@ -54,15 +54,23 @@ def blocks(page: str) -> list[str]:
     return _BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
 
 
-def steps(page: str) -> list[tuple[str, str]]:
+class Step(NamedTuple):
+    """A block of a page: `python` or `sh`, what it runs, and what the page says that it prints."""
+
+    kind: str
+    text: str
+    printed: str
+
+
+def steps(page: str) -> list[Step]:
     """A page's code in its order, and, where they are to be run, its commands."""
-    found = _STEP.findall((ROOT / page).read_text(encoding="utf-8"))
-    return [(kind, text) for kind, text in found if kind == "python" or page in COMMANDS]
+    found = [Step(*each) for each in _STEP.findall((ROOT / page).read_text(encoding="utf-8"))]
+    return [each for each in found if each.kind == "python" or page in COMMANDS]
 
 
 @pytest.mark.parametrize("page", RUN)
 def test_code_of_a_page_runs_from_top_to_bottom(
-    page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    page: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(ROOT)
     if page in COMMANDS:
@@ -72,16 +80,24 @@ def test_code_of_a_page_runs_from_top_to_bottom(
     names: dict[str, Any] = {}
     if page == "docs/detection.md":
         names["rows"] = np.random.default_rng(0).normal(size=(2000, 4))
-    for number, (kind, text) in enumerate(steps(page)):
-        if kind == "python":
-            exec(compile(text, f"{page}, block {number}", "exec"), names)
-            continue
-        for line in text.splitlines():
-            program, *arguments = shlex.split(line)
-            if program == "python":
-                subprocess.run([sys.executable, *arguments], check=True)
-            else:
-                assert (program, main(arguments)) == ("kerneltrack", 0), line
+    for number, step in enumerate(steps(page)):
+        if step.kind == "python":
+            exec(compile(step.text, f"{page}, block {number}", "exec"), names)
+        else:
+            run_commands(step.text)
+        output = capfd.readouterr()
+        printed = {line.strip() for text in output for line in text.splitlines()}
+        shown = {line.strip() for line in step.printed.splitlines()} - {"", "..."}
+        assert shown <= printed, (step.text, shown - printed)
+
+
+def run_commands(text: str) -> None:
+    for line in text.splitlines():
+        program, *arguments = shlex.split(line)
+        if program == "python":
+            subprocess.run([sys.executable, *arguments], check=True)
+        else:
+            assert (program, main(arguments)) == ("kerneltrack", 0), line
 
 
 def test_every_page_with_code_is_run() -> None:
