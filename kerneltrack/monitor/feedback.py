@@ -31,7 +31,7 @@ NEEDED = ("device", "since", "until", "verdict", "from", "kind", "channels")
 FIELDS = ("device", "since", "until", "verdict", "name", "from", "why", "kind", "channels")
 MOST_SAID = 100_000
 """Entries, at most."""
-LEAST_LIKENESS = 0.8
+LEAST_LIKENESS = 0.9
 """Episodes that are less like a false one are not muted."""
 LONGEST = 4.0
 """Nor are those that last more than so many times as long: what comes and goes may come to stay."""
