@@ -60,7 +60,7 @@ def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
         ends.topic,
         job.columns,
         ends.form,
-        Commands(job.spec, job.learner, job.columns.width),
+        Commands(job.spec, job.learner, job.columns.width, job.feedback),
         ends.consumer,
         ends.expansion_service,
     )

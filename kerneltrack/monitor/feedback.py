@@ -31,6 +31,8 @@ NEEDED = ("device", "since", "until", "verdict", "from", "kind", "channels")
 FIELDS = ("device", "since", "until", "verdict", "name", "from", "why", "kind", "channels")
 MOST_SAID = 100_000
 """Entries, at most."""
+MOST_TOLD, MOST_ENTRY = 64, 1 << 14
+"""Entries of a device that a live job is told while it runs, and their bytes, at most."""
 LEAST_LIKENESS = 0.9
 """Episodes that are less like a false one are not muted."""
 LONGEST = 4.0
@@ -85,10 +87,32 @@ class Feedback:
     Attributes:
         said: The entries. Of two of an episode the later one counts, from its own time on.
         channels: Names of the D channels.
+        told: What a live job was told of devices since, behind these: as bytes, and read.
     """
 
     said: tuple[Said, ...]
     channels: tuple[str, ...]
+    told: dict[str, tuple[bytes, tuple[Said, ...]]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
+
+    def tell(self, device: str, told: bytes) -> None:
+        """Let this be all that a live job was told of a device, by `told_with`; b"": nothing.
+
+        A job that goes on may have other names of channels: nothing is like those that are gone.
+        """
+        if not told:
+            self.told.pop(device, None)
+        elif self.told.get(device, (b"",))[0] != told:
+            self.told[device] = told, read_told(told)
+
+    def read(self, told: bytes) -> tuple[Said, ...]:
+        """Read what `told_with` gave, of these channels.
+
+        Raises:
+            ConfigError: for bytes that are something else.
+        """
+        return read_told(told, self.channels)
 
     @cached_property
     def _by_device(self) -> dict[str, list[Said]]:
@@ -99,7 +123,7 @@ class Feedback:
 
     def of(self, device: str, time: int) -> list[Said]:
         """Return what counts of a device's episodes at a time, ns: of each what was said last."""
-        entries = self._by_device.get(device, ())
+        entries = [*self._by_device.get(device, ()), *self.told.get(device, (b"", ()))[1]]
         return [*{each.since: each for each in entries if each.start <= time}.values()]
 
     def why_muted(self, device: str, episode: Episode) -> str | None:
@@ -111,8 +135,9 @@ class Feedback:
         said = self.of(device, now)
         if episode.kind == RECOVERED or not said:
             return None
-        parts = episode.shares.tolist(), episode.deviations.tolist()
-        channels = named_channels(*parts, self.channels)
+        # Files know no NaN.
+        deviations = [None if math.isnan(each) else each for each in episode.deviations.tolist()]
+        channels = named_channels(episode.shares.tolist(), deviations, self.channels)
         how_like = [
             (likeness(episode.kind, channels, each.fault), each.verdict == REAL, each)
             for each in said
@@ -149,6 +174,31 @@ def _moment(time: int) -> str:
     return f"{np.datetime64(time, 'ns')}Z"
 
 
+def told_with(told: bytes, said: bytes) -> bytes:
+    """Return what a live job was told of a device, with one entry more; the last `MOST_TOLD` stay.
+
+    Args:
+        told: What it was told before.
+        said: The entry: a line of JSON.
+    """
+    lines = [*told.splitlines(), said]
+    return b"\n".join(lines[-MOST_TOLD:])
+
+
+def read_told(told: bytes, channels: Sequence[str] | None = None) -> tuple[Said, ...]:
+    """Read what `told_with` gave; `channels` as of `checked_feedback`.
+
+    Raises:
+        ConfigError: for bytes that are something else.
+    """
+    try:
+        entries = [json.loads(line) for line in told.splitlines()]
+    except ValueError as error:
+        raise ConfigError("feedback", str(error), "entries in JSON") from error
+    named = [(f"entry {number}", each) for number, each in enumerate(entries, 1)]
+    return checked_feedback(named, channels)
+
+
 def named_faults(said: Sequence[Said]) -> list[KnownFault]:
     """Return the episodes that have a name, and were not said to be false later."""
     last = {(each.device, each.since): each for each in said}
@@ -174,8 +224,8 @@ def checked_feedback(
     Raises:
         ConfigError: for one that says something else, by its place.
     """
-    if not 0 < len(entries) <= MOST_SAID:
-        raise ConfigError("entries", len(entries), f"1 to {MOST_SAID:,}")
+    if len(entries) > MOST_SAID:
+        raise ConfigError("entries", len(entries), f"at most {MOST_SAID:,}")
     return tuple(_checked(where, entry, channels, zone) for where, entry in entries)
 
 

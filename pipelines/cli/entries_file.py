@@ -26,15 +26,17 @@ class EntryFlag(NamedTuple):
         fields: Columns that a CSV file may have.
         needed: Those that it must have.
         example: An entry in YAML, for the error.
+        may_be_empty: Whether there may be none in it.
     """
 
     name: str
     fields: Collection[str]
     needed: Collection[str]
     example: str
+    may_be_empty: bool = False
 
     def entries(self, args: argparse.Namespace) -> tuple[str, Entries]:
-        """Return the file that has the entries, and these; none without either.
+        """Return the file that has the entries, and these; "" and none without either.
 
         The file is that of the flag; without one it is that of `--spec`.
 
@@ -44,7 +46,7 @@ class EntryFlag(NamedTuple):
         path = getattr(args, self.name)
         if path is not None:
             entries = read_entries(path, MOST_BYTES, self.fields, self.needed, self.example)
-            if not entries:
+            if not entries and not self.may_be_empty:
                 raise DataError(path, f"holds no {self.name}: - {self.example}")
             return path, entries
         if getattr(args, "spec", None) is None:
@@ -52,8 +54,11 @@ class EntryFlag(NamedTuple):
         # Reading YAML takes a tenth of what a command without takes.
         from pipelines.cli.spec_file import read_spec_file  # noqa: PLC0415
 
-        section: Any = read_spec_file(args.spec).get(self.name, ())
-        if section != () and (not isinstance(section, list) or not section):
+        values = read_spec_file(args.spec)
+        if self.name not in values:
+            return "", []
+        section: Any = values[self.name]
+        if not isinstance(section, list) or not (section or self.may_be_empty):
             raise DataError(args.spec, f"{self.name} must hold a list: - {self.example}")
         named = enumerate(section, 1)
         return args.spec, [(f"{self.name}, entry {number}", each) for number, each in named]

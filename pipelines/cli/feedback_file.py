@@ -27,7 +27,7 @@ FLAG = "--feedback"
 _EXAMPLE = (
     "{device: pump-7, since: ..., until: ..., verdict: false, from: ..., kind: ..., channels: ...}"
 )
-_SOURCE = EntryFlag(FEEDBACK, FIELDS, NEEDED, _EXAMPLE)
+_SOURCE = EntryFlag(FEEDBACK, FIELDS, NEEDED, _EXAMPLE, may_be_empty=True)
 
 
 def feedback_from_flags(args: argparse.Namespace, columns: Columns) -> Feedback | None:
@@ -43,7 +43,7 @@ def feedback_from_flags(args: argparse.Namespace, columns: Columns) -> Feedback 
             entry.
     """
     path, entries = _SOURCE.entries(args)
-    if not entries:
+    if not path:
         return None
     if columns.time is None:
         raise ConfigError("--time", None, f"the column of event times: {FLAG} needs them")
@@ -72,7 +72,7 @@ def read_feedback(path: str, zone: str = UTC) -> tuple[Said, ...]:
     """
     entries = read_entries(path, MOST_BYTES, FIELDS, NEEDED, _EXAMPLE)
     try:
-        return checked_feedback(entries, None, zone) if entries else ()
+        return checked_feedback(entries, None, zone)
     except ConfigError as error:
         raise DataError(path, str(error)) from error
 

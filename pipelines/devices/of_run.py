@@ -226,7 +226,7 @@ def _line(run: Mapping[str, Any], row: Line, newest: Line | None, changed: Line 
     line |= _moments("since", at["since"], has_time)
     line["episodes"] = 0 if newest is None else newest["episode"]
     line |= {name: None if episode is None else _number(episode[name]) for name in _OF_EPISODE}
-    if run.get("rules") or run.get("feedback"):
+    if run.get("rules") or run.get("feedback") is not None:
         line[_MUTED] = (episode or {}).get(_MUTED)
     for name in _TIMES:
         line |= _moments(name, at[name], has_time)

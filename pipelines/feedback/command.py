@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from kerneltrack.errors import ConfigError, DataError, printable
-from kerneltrack.monitor.feedback import Said
+from kerneltrack.monitor.feedback import MOST_ENTRY, Said, entry_of
 from kerneltrack.monitor.likeness import named_channels
 from kerneltrack.monitor.spans import parse_moment
 from pipelines.cli.feedback_file import append
@@ -16,6 +17,7 @@ from pipelines.job import say
 from pipelines.report.clock import SiteClock, clock_of, ns_of
 from pipelines.report.data.files import read_lines, read_run
 from pipelines.topics.options import client_settings
+from transforms.keyed.commands import Command
 from transforms.outputs import EPISODES
 
 Line = dict[str, Any]
@@ -50,7 +52,9 @@ def run(args: argparse.Namespace) -> int:
         name=args.name.strip(),
         why=args.why.strip(),
     )
-    is_new = append(args.to, said)
+    if args.send is not None:
+        _send(args, said)
+    is_new = args.to is None or append(args.to, said)
     about = (
         f"episode {line['episode']} of {printable(said.device)}, since {clock.named(line['start'])}"
     )
@@ -58,6 +62,19 @@ def run(args: argparse.Namespace) -> int:
     note = f"from {clock.named(said.start)} on" if is_new else f"{args.to} has that already"
     say(f"{about}: {said.verdict}{named} ({note})")
     return 0
+
+
+def _send(args: argparse.Namespace, said: Said) -> None:
+    """Tell a live job."""
+    # Kafka's client is not needed for a file.
+    from pipelines.topics.reset import send  # noqa: PLC0415
+
+    text = json.dumps(entry_of(said), allow_nan=False).encode()
+    if len(text) > MOST_ENTRY:
+        allowed = f"shorter: the line has {len(text):,} bytes, at most {MOST_ENTRY:,} are allowed"
+        raise ConfigError("--why", said.why, allowed)
+    command = Command(None, None, text)
+    send(client_settings(args), args.send, said.device, command, args.partition)
 
 
 def _whole(time: int) -> int:

@@ -7,7 +7,7 @@ import argparse
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.feedback import FALSE, VERDICTS
 from pipelines.cli.command_line import path_name
-from pipelines.topics.options import add_brokers
+from pipelines.topics.options import add_brokers, add_partition
 
 LAST = "last"
 """In the place of an episode: the newest one."""
@@ -16,7 +16,8 @@ LAST = "last"
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `feedback` to a parser."""
     parser.usage = (
-        "kerneltrack feedback (DIR | --topic TOPIC) DEVICE EPISODE {false,real} --to FILE [flags]"
+        "kerneltrack feedback (DIR | --topic TOPIC) DEVICE EPISODE {false,real} "
+        "(--to FILE | --send TOPIC) [flags]"
     )
     parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="Folder of a run.")
     parser.add_argument("device", metavar="DEVICE", help="Id of the device.")
@@ -32,11 +33,19 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--to",
-        required=True,
+        default=None,
         type=path_name,
         metavar="FILE",
         help="Add a line to this CSV file, which --feedback of jobs reads. It is made if missing.",
     )
+    parser.add_argument(
+        "--send",
+        default=None,
+        metavar="TOPIC",
+        help="Tell a live job that runs, by this input topic of it. The job must have been started "
+        "with --feedback; later jobs know only what is in its file.",
+    )
+    add_partition(parser)
     parser.add_argument(
         "--name",
         default="",
@@ -70,9 +79,14 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError("DIR", "", "a run's folder, or --topic TOPIC")
     if args.folder is not None and args.topic is not None:
         raise ConfigError("--topic", args.topic, f"left out with the folder {args.folder}")
-    if args.folder is not None:
+    if args.to is None and args.send is None:
+        raise ConfigError("--to", None, "the file that --feedback of jobs reads, or --send")
+    if args.folder is not None and args.send is None:
         for flag in ("brokers", "cluster", "client"):
             if getattr(args, flag):
-                raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
+                allowed = "left out without --topic and --send"
+                raise ConfigError(f"--{flag}", getattr(args, flag), allowed)
+    if args.partition is not None and args.send is None:
+        raise ConfigError("--partition", args.partition, "left out without --send")
     if args.name and args.verdict == FALSE:
         raise ConfigError("--name", args.name, "left out of an episode that was false")

@@ -93,7 +93,7 @@ def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
         job: What is done with rows.
         ends: Where they come from, and results go to.
     """
-    commands = Commands(job.spec, job.learner, job.columns.width)
+    commands = Commands(job.spec, job.learner, job.columns.width, job.feedback)
     number = str(ends.source or "")
     read = pipeline | f"Read{number}" >> _reader(ends, ends.topic, job.columns, commands, "rows")
     dead, labels = {"dead letters": read[kafka.DEAD_LETTERS]}, None

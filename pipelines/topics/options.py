@@ -138,6 +138,11 @@ def add_reset_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-model", default=None, metavar="ID", help="Continue from another device's snapshot."
     )
+    add_partition(parser)
+
+
+def add_partition(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that says where commands for a device go."""
     parser.add_argument(
         "--partition",
         type=int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError
@@ -26,19 +27,30 @@ def run(args: argparse.Namespace) -> int:
         KerneltrackError: if Kafka does not answer or the message does not arrive.
     """
     command, what = _command(args)
-    client = replay_options.client_settings(args)
-    partitions = Topics(client).check_input(args.topic)
-    place = {}
-    if args.partition is not None:
-        if not 0 <= args.partition < partitions:
-            allowed = f"0 to {partitions - 1}, the partitions of {args.topic}"
-            raise ConfigError("--partition", args.partition, allowed)
-        place = {"partition": args.partition}
-    sender = Sender(client)
-    sender.send(args.topic, (args.model.encode(), None, command.headers), **place)
-    sender.finish()
+    send(replay_options.client_settings(args), args.topic, args.model, command, args.partition)
     say(f"model {args.model}: {what} after the rows that {args.topic} holds now")
     return 0
+
+
+def send(
+    client: dict[str, Any], topic: str, model: str, command: Command, partition: int | None
+) -> None:
+    """Send a command to a job's input topic; to the partition of the model's ID, if none is given.
+
+    Raises:
+        ConfigError: for a topic or partition that is not there.
+        KerneltrackError: if Kafka does not answer or the message does not arrive.
+    """
+    partitions = Topics(client).check_input(topic)
+    place = {}
+    if partition is not None:
+        if not 0 <= partition < partitions:
+            allowed = f"0 to {partitions - 1}, the partitions of {topic}"
+            raise ConfigError("--partition", partition, allowed)
+        place = {"partition": partition}
+    sender = Sender(client)
+    sender.send(topic, (model.encode(), None, command.headers), **place)
+    sender.finish()
 
 
 def _command(args: argparse.Namespace) -> tuple[Command, str]:

@@ -163,6 +163,7 @@ def test_an_episode_is_found_by_number_time_or_as_the_last(
         (("plain", "p1", "1", "false", "--from", "soon"), "--from"),
         (("plain", "p1", "1", "false", "--to", "rows.parquet"), "rows.parquet: "),
         (("p1", "1", "false"), "a run's folder, or --topic TOPIC"),
+        (("plain", "p1", "1", "false", "--partition", "2"), "left out without --send"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -183,7 +184,10 @@ def test_what_is_wrong_is_said(
     ("flags", "message"),
     [
         ((*COLUMNS, "--reference", "first", "--feedback", "bad.csv"), "bad.csv: line 3, verdict"),
-        ((*COLUMNS, "--reference", "first", "--feedback", "empty.csv"), "holds no feedback"),
+        (
+            (*COLUMNS, "--reference", "first", "--feedback", "empty.csv"),
+            "must have the columns device, since, until, verdict, from, kind, channels",
+        ),
         (
             (*COLUMNS, "--reference", "first", "--exclude", "flow", "--feedback", "said.csv"),
             "said.csv: line 2, channels = 'flow': must be a channel: heat, oil",
@@ -203,7 +207,7 @@ def test_jobs_refuse_it_by_line_before_rows_are_read(
     monkeypatch.chdir(tmp_path)
     text = Path(shutil.copy(site / "said.csv", "said.csv")).read_text()
     Path("bad.csv").write_text(text.replace(",real,", ",rael,"))
-    Path("empty.csv").write_text(text.splitlines()[0] + "\n")
+    Path("empty.csv").write_text("")
     assert main(["track", str(site / "rows.parquet"), *flags, *JOB, "--output", "run"]) == 2
     assert message in capsys.readouterr().err
     assert not Path("run/run.json").exists()
@@ -217,3 +221,11 @@ def test_devices_that_are_not_there_are_named(
     flags = ("--feedback", str(said), "--output", str(tmp_path / "run"))
     assert main(["track", str(site / "rows.parquet"), *TRACK, *flags]) == 0
     assert "warning:  --feedback names what is not there: p9" in capsys.readouterr().out
+
+
+def test_a_file_may_have_no_line_yet(site: Path, tmp_path: Path) -> None:
+    said = tmp_path / "said.csv"
+    said.write_text((site / "said.csv").read_text().splitlines()[0] + "\n")
+    flags = ("--feedback", str(said), "--output", str(tmp_path / "run"))
+    assert main(["track", str(site / "rows.parquet"), *TRACK, *flags]) == 0
+    assert {*ends(tmp_path / "run").values()} == {None}

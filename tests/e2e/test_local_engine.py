@@ -174,8 +174,9 @@ def test_quiet_times_arrive(
         wait_for("quiet devices", lambda: set(states()) == {"quiet"})
 
 
+@pytest.mark.parametrize("while_running", [False, True])
 def test_feedback_counts_as_in_the_file_job(
-    cluster: LocalCluster, recording: Recording, tmp_path: Path
+    cluster: LocalCluster, recording: Recording, tmp_path: Path, while_running: bool
 ) -> None:
     some, others = map(str, recording.files)
     job, said = (*COLUMNS, *SPECS, *REFERENCE), tmp_path / "said.csv"
@@ -187,8 +188,12 @@ def test_feedback_counts_as_in_the_file_job(
     track(some, others, *job, *flags, "--output", str(tmp_path / "files"))
     wanted = settled(table_of(tmp_path / "files", "episodes"), recording.rows).to_pylist()
     assert {None} < {line["muted"] for line in wanted}
-    live = Live(cluster, "local-feedback", "json")
+    live = Live(cluster, f"local-feedback-{while_running}", "json")
     live.make_topic(4)
+    if while_running:
+        sent = ("--send", live.topic, *live.place)
+        assert main(["feedback", str(tmp_path / "plain"), *answer, *sent]) == 0
+        said.write_text(said.read_text().splitlines()[0] + "\n")
     live.send(recording.files[0], 20)
     with running(live, *REFERENCE, *flags):
         live.send(recording.files[1], 1)

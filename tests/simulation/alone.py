@@ -26,6 +26,7 @@ from kerneltrack.fleet.restore import decode, take_over
 from kerneltrack.fleet.run import run_models
 from kerneltrack.fleet.states import encode
 from kerneltrack.jumps import JumpRule, Standing, judge
+from kerneltrack.monitor.feedback import Feedback, Said
 from kerneltrack.time_units import day_of, nanoseconds
 from tests.simulation.beam import Output, named
 from tests.unit.test_rounds import WIDTH
@@ -108,7 +109,9 @@ class Alone:
         self, asked: Asked, key: str, states: tuple[bytes | None, bytes | None] = (None, None)
     ) -> None:
         """Begin."""
-        self.asked, self.key = asked, key
+        self.key = key
+        self._told: tuple[Said, ...] = ()
+        self.asked = asked = self.with_told(asked)
         self.out: list[Output] = []
         self.expired = False
         self.seen = 0.0
@@ -141,7 +144,22 @@ class Alone:
         if self.asked.work.drop_overlap and model.time is not None and model.until is not None:
             self._learned = max(model.until, model.time + 1)
 
+    def with_told(self, asked: Asked) -> Asked:
+        """Return what is asked for, with what somebody said of this device behind the file's."""
+        known = asked.work.feedback
+        if known is None:
+            return asked
+        feedback = Feedback((*known.said, *self._told), known.channels)
+        return asked._replace(work=dataclasses.replace(asked.work, feedback=feedback))
+
     # ---- what comes ----
+
+    def hear(self, said: bytes) -> None:
+        """Take what somebody says of its episodes."""
+        self._advance()
+        if self.asked.work.feedback is not None:
+            self._told += self.asked.work.feedback.read(said)
+        self.asked = self.with_told(self.asked)
 
     def take(self, chunk: Chunk, now: float) -> None:
         """Take rows of one source."""
@@ -169,7 +187,10 @@ class Alone:
             self._said()
 
     def obey(self, command: Command, now: float) -> None:
-        """Begin anew."""
+        """Begin anew, or hear what somebody says."""
+        if command.said is not None:
+            self.hear(command.said)
+            return
         self._visit(now)
         if not self._begun and self._model is not None:
             self._tell([known_of(self.asked.work, self.key, self._model)])

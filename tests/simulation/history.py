@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kerneltrack.monitor.feedback import FALSE, REAL
 from tests.unit.test_rounds import COMPANIONS, SECOND, TRACKERS
 
 PLAIN, GAP, EMPTY, WILD = "plain", "gap", "empty", "wild"
@@ -46,7 +47,16 @@ class Command(NamedTuple):
     replaces: bool
 
 
-Entry: TypeAlias = Row | Label | Command
+class Answer(NamedTuple):
+    """Somebody says whether episodes with one channel to blame, on one side, are false."""
+
+    key: str
+    channel: int
+    deviation: float
+    verdict: str
+
+
+Entry: TypeAlias = Row | Label | Command | Answer
 
 
 class Bundle(NamedTuple):
@@ -249,6 +259,8 @@ class _Drawing:
                     entries += self._next(key)
             if rng.random() < self._command:
                 entries.append(Command(key, bool(rng.random() < 0.4)))
+            if self._setup.companion == "feedback" and rng.random() < 0.2:
+                entries.append(self._answer(key))
         entries += self._labels_due()
         if rng.random() < 0.5 and entries:
             # Devices come in turn or mixed; the rows of one stay in order.
@@ -259,6 +271,11 @@ class _Drawing:
         if rng.random() < self._faults:
             fault = "again" if rng.random() < 0.4 else "dies"
         return Bundle(tuple(entries), self._seed(), fault, int(rng.integers(1, 40)))
+
+    def _answer(self, key: str) -> Answer:
+        rng = self._rng
+        channel, deviation = int(rng.choice([1, 2, 2, 2])), float(rng.choice([-8.0, 8.0, 8.0]))
+        return Answer(key, channel, deviation, FALSE if rng.random() < 0.7 else REAL)
 
     def _next(self, key: str) -> list[Entry]:
         """Draw the next row of a device, and now and then labels for rows."""

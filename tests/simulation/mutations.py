@@ -239,6 +239,20 @@ MUTATIONS = (
         {"duplicates": "drop", "disorder": 4.0},
     ),
     Mutation(
+        "what was said of a device's episodes is forgotten when it expires",
+        f"{_LOG}._entries",
+        "always += [Told(self.told)] if self.told else []",
+        "always += [Told(self.told)] if self.told and self.expired is None else []",
+        {"companion": "feedback", "expire": 9.0},
+    ),
+    Mutation(
+        "what was said of a device's episodes does not count",
+        f"{_STEP}._hear",
+        "log.told",
+        'b""',
+        {"companion": "feedback"},
+    ),
+    Mutation(
         "rows in the buffer of a backlog are forgotten",
         f"{_LOG}.drain",
         "if self._spilled:",

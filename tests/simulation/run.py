@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -17,6 +18,8 @@ from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.states import encode
 from kerneltrack.learners import LearnerSpec, PegasosSpec, POLKSpec, RidgeSpec
+from kerneltrack.monitor.feedback import Said, entry_of
+from kerneltrack.monitor.likeness import channel
 from kerneltrack.snapshots.folder import SnapshotFolder, specs_of, write_singly
 from kerneltrack.snapshots.header import packed_state
 from kerneltrack.time_units import NANOSECONDS
@@ -38,6 +41,7 @@ from tests.simulation.beam import (
 from tests.simulation.history import (
     PLAIN,
     Action,
+    Answer,
     Bundle,
     Checkpoint,
     Die,
@@ -50,7 +54,7 @@ from tests.simulation.history import (
     Wait,
 )
 from tests.simulation.values import chunk_of, labels_of, values
-from tests.unit.test_rounds import work_of
+from tests.unit.test_rounds import SECOND, work_of
 from transforms.chunks import Chunk
 from transforms.keyed import commands, timers
 from transforms.keyed.expiry import Expiry
@@ -253,7 +257,7 @@ class Simulation:
                 self._state.cells.get((key, name), ()) for name in ("log", "buffer", "kept")
             )
             expired = [data for data, _ in log if data[:1] == b"e"]
-            more = [data for data, _ in log if data[:1] not in (b"e", b"h")]
+            more = [data for data, _ in log if data[:1] not in (b"e", b"h", b"f")]
             if expired and (more or buffer or kept):
                 raise Wrong(f"{key}: more is kept of a model that has expired than its file's name")
             if len(log) > MOST_ENTRIES + 8:
@@ -301,6 +305,8 @@ class Simulation:
         elif isinstance(first, Label):
             for chunk in labels_of(entries):
                 yield Fed(*narrow_labels((first.key, chunk), LEARNERS[str(setup.learner)]))
+        elif isinstance(first, Answer):
+            yield Fed(first.key, commands.Command(None, None, _line_of(first)))
         else:
             data = self._replacing if first.replaces else None
             yield Fed(first.key, commands.Command(data, None))
@@ -482,8 +488,16 @@ def expected(simulation: Simulation) -> list[Output]:
     return done
 
 
+def _line_of(answer: Answer) -> bytes:
+    """Return what somebody says, as a message has it."""
+    channels = (channel("abc"[answer.channel], 1.0, answer.deviation),)
+    since = (2 * answer.channel + int(answer.deviation > 0)) * SECOND
+    said = Said(answer.key, since, 10**18, answer.verdict, 0, "shift", channels)
+    return json.dumps(entry_of(said)).encode()
+
+
 def _give(device: Alone, asked: Asked, what: Chunk | commands.Command | Fired, now: float) -> None:
-    device.asked = asked
+    device.asked = device.with_told(asked)
     if isinstance(what, commands.Command):
         device.obey(what, now)
     elif not isinstance(what, Fired):
@@ -503,7 +517,8 @@ def _check_silence(line: Silence, asked: Asked, devices: dict[str, Alone]) -> No
             raise Wrong(f"{key}: rows wait after a silence of {line.seconds} s")
         if asked.silent is not None and line.seconds > 3 * LONGEST * asked.silent and device.speaks:
             raise Wrong(f"{key}: it is not silent after a silence of {line.seconds} s")
-        if expire is not None and line.seconds > 3 * LONGEST * expire and not device.expired:
+        stays = device.visited and not device.expired
+        if expire is not None and line.seconds > 3 * LONGEST * expire and stays:
             raise Wrong(f"{key}: it has not expired after a silence of {line.seconds} s")
 
 

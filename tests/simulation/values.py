@@ -14,6 +14,8 @@ from tests.unit.test_rounds import WIDTH
 from transforms.chunks import Chunk, matrix_column
 
 NAMES = ("still", "walk", "run")
+EPISODES = (290, 350, 410)
+"""Rows with which a device is off for a while, once its reference is made."""
 MOST = 4096
 """Rows of a device that have values of their own."""
 
@@ -23,6 +25,8 @@ def _table(seed: int, key: str) -> npt.NDArray[np.float64]:
     rng = np.random.default_rng([seed, *key.encode()])
     rows = rng.normal(size=(MOST, WIDTH)) + 3 * rng.normal(size=WIDTH)
     rows[150:] += rng.choice([0.0, 4.0])
+    for start in EPISODES:
+        rows[start : start + 30, 2] += 8.0
     return rows
 
 

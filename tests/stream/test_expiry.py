@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.model import Work
+from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
 from tests.parts import examples
@@ -32,6 +33,7 @@ from tests.stream.running import (
     make_rows,
 )
 from tests.stream.test_idle_flush import Timer, at
+from transforms.chunks import Chunk
 from transforms.keyed import expiry as expiry_module
 from transforms.keyed.expiry import Expiry, KeptModel
 from transforms.keyed.silence import SilentAfter
@@ -58,8 +60,10 @@ class Tracking:
         devices: bool = False,
         quiet: QuietTimes | None = None,
         silent_after: SilentAfter | None = None,
+        feedback: Feedback | None = None,
     ) -> None:
-        work = Work(spec=SPEC, reference=reference, devices=devices, quiet=quiet)
+        people: dict[str, Any] = {"quiet": quiet, "feedback": feedback}
+        work = Work(spec=SPEC, reference=reference, devices=devices, **people)
         step = with_timers(TrackFn, "end", live=True, listens=silent_after is not None)
         expiry = Expiry(str(folder), 60)
         self.step: Any = step(work, order, None, expiry, None, silent_after)
@@ -70,12 +74,15 @@ class Tracking:
         self.outcome = Outcome()
 
     def push(self, rows: Rows) -> None:
+        self.push_chunk(rows.chunk())
+
+    def push_chunk(self, chunk: Chunk) -> None:
         timers = {"end": self.end, "idle": self.idle, "silent": self.silent}
         if self.listens:
             timers["unheard"] = self.unheard
         reported = {**self.cells, **timers, "timestamp": MIN_TIMESTAMP}
         with at(self.now):
-            self._keep(self.step.process((KEY, rows.chunk()), **reported))
+            self._keep(self.step.process((KEY, chunk), **reported))
 
     def expire(self, late_by: float = 0.0) -> None:
         due, self.silent.due = self.silent.due, None

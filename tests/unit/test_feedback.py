@@ -96,6 +96,15 @@ def test_it_must_be_like_it(share: float, deviation: float, is_muted: bool) -> N
     assert found == (WHY if is_muted else None)
 
 
+def test_a_channel_that_is_known_in_neither_is_alike() -> None:
+    both = channel("heat", 0.5, 4.0), channel("oil", 0.5, None)
+    parts = np.array([0.0, 0.5, 0.5]), np.array([1.0, 4.0, math.nan])
+    like = episode()._replace(shares=parts[0], deviations=parts[1])
+    assert Feedback((said(channels=both),), CHANNELS).why_muted("a", like) == WHY
+    other = channel("heat", 0.5, 4.0), channel("oil", 0.5, 1.0)
+    assert Feedback((said(channels=other),), CHANNELS).why_muted("a", like) is None
+
+
 def test_what_lasts_much_longer_counts_but_for_the_false_one_itself() -> None:
     feedback = Feedback((said(),), CHANNELS)
     assert feedback.why_muted("a", episode(lasts=40)) == WHY

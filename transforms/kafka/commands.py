@@ -8,11 +8,12 @@ from kerneltrack import codec
 from kerneltrack.errors import DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.inputs import width_of_inputs
+from kerneltrack.monitor.feedback import MOST_ENTRY, Feedback
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk
 from transforms.kafka.messages import BadMessageError, Message
-from transforms.keyed.commands import HEADER, REPLACE, RESET, Command, as_chunk
+from transforms.keyed.commands import FEEDBACK, HEADER, REPLACE, RESET, SAID, Command, as_chunk
 from transforms.learn import learner as learning
 
 Headers = Sequence[tuple[str, bytes]]
@@ -25,11 +26,18 @@ class Commands:
         spec: The trackers' spec.
         learner: The learners' spec, None without.
         width: Number of features D.
+        feedback: What people said of episodes before; None: nothing that is said is heard.
     """
 
-    def __init__(self, spec: SubspaceSpec, learner: LearnerSpec | None, width: int) -> None:
+    def __init__(
+        self,
+        spec: SubspaceSpec,
+        learner: LearnerSpec | None,
+        width: int,
+        feedback: Feedback | None = None,
+    ) -> None:
         """Keep the arguments; see the class."""
-        self._spec = spec
+        self._spec, self._feedback = spec, feedback
         self._learner = learner
         self._width = width
 
@@ -51,8 +59,11 @@ class Commands:
         action = fields[HEADER].decode("utf-8", "replace")
         if action == RESET:
             return key, as_chunk(Command(None, None))
+        if action == FEEDBACK:
+            return key, as_chunk(Command(None, None, self._said(key, fields.get(SAID, b""))))
         if action != REPLACE:
-            raise BadMessageError(f"command {action!r}: must be {RESET} or {REPLACE}")
+            allowed = f"must be {RESET}, {REPLACE} or {FEEDBACK}"
+            raise BadMessageError(f"command {action!r}: {allowed}")
         if codec.TRACKER not in fields:
             raise BadMessageError(f"command {REPLACE} without a header {codec.TRACKER}")
         learner = fields.get(codec.LEARNER) if self._learner is not None else None
@@ -62,6 +73,24 @@ class Commands:
         except KerneltrackError as error:
             raise BadMessageError(f"command {REPLACE}: {error}") from error
         return key, as_chunk(command)
+
+    def _said(self, key: str, said: bytes) -> bytes:
+        """Return what somebody said of a model's episodes.
+
+        Raises:
+            BadMessageError: if it is no entry of that model, or the job hears none.
+        """
+        if self._feedback is None:
+            raise BadMessageError(f"command {FEEDBACK}: the job was started without --feedback")
+        if len(said) > MOST_ENTRY:
+            raise BadMessageError(f"command {FEEDBACK}: longer than {MOST_ENTRY:,} bytes")
+        try:
+            found = self._feedback.read(said)
+        except KerneltrackError as error:
+            raise BadMessageError(f"command {FEEDBACK}: {error}") from error
+        if [each.device for each in found] != [key]:
+            raise BadMessageError(f"command {FEEDBACK}: must be one entry, of the message's device")
+        return said
 
     def _check(self, command: Command) -> None:
         """Refuse what is no state of these specs.

@@ -35,7 +35,7 @@ LEAST_LEFT = 1 << 15
 """Bytes of rows that wait from which on they are left where they are, not written anew."""
 
 CLOCK, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"p", b"r", b"s", b"e", b"w"
-WAITING, LEARNER, HEARD = b"l", b"n", b"h"
+WAITING, LEARNER, HEARD, TOLD = b"l", b"n", b"h", b"f"
 
 _WATCH = struct.Struct("<ddd")
 _SPAN = struct.Struct("<qq")
@@ -98,6 +98,12 @@ class LearnerBytes(NamedTuple):
     data: bytes
 
 
+class Told(NamedTuple):
+    """What people said of the device's episodes while the job ran, as `told_with` gives it."""
+
+    data: bytes
+
+
 class Watch(NamedTuple):
     """When a model last showed itself, and what its timers are set to.
 
@@ -132,9 +138,9 @@ class Watch(NamedTuple):
 
 
 Entry: TypeAlias = (
-    Clock | Packed | LearnerBytes | Chunk | Waiting | Spilled | Expired | Watch | Heard
+    Clock | Packed | LearnerBytes | Chunk | Waiting | Spilled | Expired | Watch | Heard | Told
 )
-"""What a log holds. Of clocks, models, learners, watches and what was heard the last one counts.
+"""What a log holds. Of clocks, models, learners, watches, what was heard and told the last counts.
 
 Of rows that lie before a packed model only those from `Packed.ran` on still wait.
 """
@@ -150,6 +156,7 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     Expired: (EXPIRED, lambda expired: expired.name),
     Watch: (WATCH, Watch.encode),
     Heard: (HEARD, Heard.encode),
+    Told: (TOLD, lambda told: told.data),
 }
 """How an entry of each type begins, and the rest of its bytes."""
 
@@ -164,6 +171,7 @@ _READ: dict[bytes, Callable[[bytes], Entry]] = {
     EXPIRED: Expired,
     WATCH: Watch.decode,
     HEARD: Heard.decode,
+    TOLD: Told,
 }
 
 
@@ -254,6 +262,7 @@ class ModelLog:
         learner: What its learner has come to, as bytes; None before anything came to it.
         watch: When the model showed itself, in a live job.
         heard: When its rows came, in a job that finds silent devices. An expired one keeps it.
+        told: What people said of its episodes while the job ran. An expired one keeps it, too.
         expired: The name of its file, if it has expired.
     """
 
@@ -264,7 +273,7 @@ class ModelLog:
         self.learner: bytes | None = None
         self._packed: Packed | None = None
         self.watch = Watch()
-        self.heard = Heard()
+        self.heard, self.told = Heard(), b""
         self.expired: bytes | None = None
         self._waiting: list[Chunk | Waiting] = []
         # How many of them lie before the model, and its time: rows up to that have run.
@@ -285,6 +294,8 @@ class ModelLog:
                 self.watch = entry
             elif isinstance(entry, Heard):
                 self.heard = entry
+            elif isinstance(entry, Told):
+                self.told = entry.data
             elif isinstance(entry, Spilled):
                 self._spilled = entry.rows
             elif isinstance(entry, Expired):
@@ -459,6 +470,11 @@ class ModelLog:
             self.heard = heard
             self._added.append(heard)
 
+    def put_told(self, told: bytes) -> None:
+        """Let this be what people said."""
+        self.told = told
+        self._added.append(Told(told))
+
     def commit(self) -> None:
         """Write down what is new: once, when a call has done its work."""
         if self._length + len(self._added) > MOST_ENTRIES or len(self._waiting) > MOST_ENTRIES:
@@ -482,9 +498,10 @@ class ModelLog:
 
     def _entries(self) -> list[Entry]:
         """Return what the log holds if it is written anew."""
-        heard: list[Entry] = [self.heard] if self.heard.seen else []
+        always: list[Entry] = [self.heard] if self.heard.seen else []
+        always += [Told(self.told)] if self.told else []
         if self.expired is not None:
-            return [Expired(self.expired), *heard]
+            return [Expired(self.expired), *always]
         entries: list[Entry] = []
         if self._packed is not None:
             entries.append(self._packed._replace(kept=b""))
@@ -497,4 +514,4 @@ class ModelLog:
             entries.append(self.clock)
         if self.watch.seen:
             entries.append(self.watch)
-        return entries + heard
+        return entries + always

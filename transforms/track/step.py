@@ -20,6 +20,7 @@ from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.restore import decode, go_on_each, take_over
 from kerneltrack.fleet.states import encode, states_of
+from kerneltrack.monitor.feedback import told_with
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, no_rows
 from transforms.failures import unreadable
@@ -106,12 +107,27 @@ class TrackFn(KeyedFn):
             return
         yield from self.run_pending()
         log = ModelLog(cells)
+        if command.said is not None:
+            log.put_told(told_with(log.told, command.said))
+            log.commit()
+            count("feedback_messages", 1)
+            return
         if log.begins:
             timers.end.set(GlobalWindow().max_timestamp())
         yield from self._wake(key, log)
         yield from self._obey(key, command, log)
         self._watch(log, timers)
         log.commit()
+
+    def _wake(self, key: str, log: ModelLog) -> Iterator[Any]:
+        """Take up again a model that has expired, and what people said of its episodes."""
+        self._hear(key, log)
+        yield from super()._wake(key, log)
+
+    def _hear(self, key: str, log: ModelLog) -> None:
+        """Let what people said of a device's episodes count."""
+        if self._work.feedback is not None:
+            self._work.feedback.tell(key, log.told)
 
     def run_visits(
         self, pending: dict[str, BundleRows], logs: Mapping[str, ModelLog]
@@ -187,6 +203,7 @@ class TrackFn(KeyedFn):
 
     def _last_known(self, key: str, log: ModelLog) -> Model | None:
         """Return a model as it is, or was when it expired; None before its first rows."""
+        self._hear(key, log)
         if log.expired is None:
             return self._model(key, log)
         kept = None if self._expiry is None else self._expiry.read(key, log.expired)
@@ -284,6 +301,7 @@ class TrackFn(KeyedFn):
 
     def finish_log(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Run what still waits when the input has ended."""
+        self._hear(key, log)
         now, waiting = log.clock or Clock(), log.drain()
         admitted = None
         if waiting:
@@ -297,6 +315,7 @@ class TrackFn(KeyedFn):
 
     def gone(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
         """Return the last that is known of a model that expires; one that is silent stays so."""
+        self._hear(key, log)
         if kept.state is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
             if not log.heard.silent:
