@@ -574,6 +574,7 @@ def offline() -> tuple[list[str], dict[str, str]]:
     return [], changes
 
 
+@pytest.mark.nightly
 def test_beams_direct_runner_works_offline(folder: Path, tmp_path: Path) -> None:
     prefix, changes = offline()
     # A home without the binary of another runner that an earlier run may have fetched.

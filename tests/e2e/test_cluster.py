@@ -247,17 +247,17 @@ def test_down_leaves_nothing_running(own: LocalCluster) -> None:
 @pytest.mark.parametrize(
     ("flags", "shown", "last"),
     [
-        (
+        pytest.param(
             ("--flink", "taskmanager.cpu.cores=many"),
             "for key 'taskmanager.cpu.cores'",
             "taskmanager ended before it answered; what was started is stopped again",
+            marks=pytest.mark.nightly,
         ),
-        pytest.param(
+        (
             ("--kafka", "num.network.threads=many"),
             "Invalid value many for configuration num.network.threads",
             "Kafka's store cannot be made: Invalid value many for configuration "
             "num.network.threads: Not a number of type INT",
-            marks=pytest.mark.nightly,
         ),
     ],
     ids=("a part", "the broker's store"),

@@ -18,6 +18,7 @@ from pipelines.output_lock import locked_file, locked_folder
 from pipelines.report import write_report
 from pipelines.run_folder import RUN
 from tests.e2e.jobs import COLUMNS, ROOT, SMALL, environment, record_of, sensor_table, track, write
+from tests.parts import lanes
 from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 
 Capture = pytest.CaptureFixture[str]
@@ -196,7 +197,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("forbidden", ["input", "output", "a folder above", "an earlier run"])
+@pytest.mark.parametrize("forbidden", lanes("output", "input", "a folder above", "an earlier run"))
 def test_without_rights_a_job_ends_with_one_line(forbidden: str, run: Path, tmp_path: Path) -> None:
     """As a user who is not root: root may do all."""
     place = Path("/tmp") / f"kerneltrack-rights-{os.getpid()}"

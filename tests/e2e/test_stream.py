@@ -99,6 +99,7 @@ def as_long(file: Path, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_a_long_table_gives_the_bytes_of_the_wide_one(
     cluster: LocalCluster, recording: Recording, tmp_path: Path
 ) -> None:

@@ -13,7 +13,10 @@ HOSTILE = 2000
 """The long form, with Avro too, is `benchmarks/bench_hostile.py`."""
 
 
-@pytest.mark.parametrize(("form", "by_record"), [("json", False), ("arrow", True)])
+@pytest.mark.parametrize(
+    ("form", "by_record"),
+    [("json", False), pytest.param("arrow", True, marks=pytest.mark.nightly)],
+)
 def test_hostile_messages_are_dead_letters_and_disturb_nothing(
     form: str, by_record: bool, cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from pipelines.topics.read_output import Once
-from tests.parts import examples
+from tests.parts import examples, lanes
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -138,7 +138,7 @@ def test_lines_are_those_of_the_core_however_rows_come(
     assert (without.episodes, without.snapshots) == (outcome.episodes, outcome.snapshots)
 
 
-@pytest.mark.parametrize("size", [1, 128, 256, 1500])
+@pytest.mark.parametrize("size", lanes(128, 1, 256, 1500))
 def test_a_device_with_a_new_normal_learns_it(size: int) -> None:
     rows = changing(1)
     elements = [("m", chunk) for chunk in rows.cut([size])]
