@@ -1,6 +1,6 @@
 """A live job whose TaskManager and workers are killed again and again loses and changes nothing.
 
-    python benchmarks/bench_kills.py [--kills N] [--folder FOLDER]
+    python benchmarks/bench_kills.py [--kills N] [--folder FOLDER] [--engine local]
 
 On a local cluster of its own, rows of the sample from Kafka: first all of them as a backlog
 through a job that nothing disturbs, which gives the bytes that are wanted and the capacity. Then
@@ -11,6 +11,10 @@ killed: `kerneltrack cluster up` starts it, `kerneltrack stream --resume latest`
 
 Prints a line for each kill, and what became of the rows. Exit code 1 if one is missing or has two
 values, or other bytes than in the job that nothing disturbed.
+
+With `--engine local` the job that nothing disturbs is Flink's as well, and the one that is killed
+the local engine's: its process dies at a random moment while rows come, and is started with
+`--resume latest`. Exit code 1 also if a row comes again.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +49,11 @@ PORTION = 500
 """Rows of each model that are sent around a kill."""
 MESSAGE_ROWS = 5
 HERTZ = 50
+FLINK, LOCAL = "flink", "local"
 CAPACITY_SHARE = 0.2
 MOST_SPEED = 2.0
+MOST_WAIT = 3.0
+"""Seconds between a portion's first row and a kill of the local engine."""
 SEED = 11
 
 Row = tuple[str, int]
@@ -112,6 +120,44 @@ def kill_all(live: Live, recording: Recording, speed: float) -> list[Kill]:
     return kills
 
 
+def kill_local(live: Live, recording: Recording, speed: float, job: ExitStack) -> list[Kill]:
+    """Kill the local engine once for each portion but the first and the last; it runs on."""
+    live.make_topic(PARTITIONS)
+    first, *others, last = recording.portions
+    live.send(first, MESSAGE_ROWS)
+    random, kills = np.random.default_rng(SEED), []
+    output = f"{live.topic}-out"
+    job.enter_context(local(live))
+    for number, portion in enumerate(others, 1):
+        before = sum(live.sizes(live.topic))
+        with feeding(live, portion, speed):
+            wait_for("the portion", lambda: sum(live.sizes(live.topic)) > before)  # noqa: B023
+            time.sleep(float(random.uniform(0, MOST_WAIT)))
+            killed = time.time()
+            job.close()
+            job.enter_context(local(live, "--resume", "latest"))
+            came = wait_for("more to come out", lambda: live.first_since(output, killed))  # noqa: B023
+        kills.append(Kill(LOCAL, 0, came - killed))
+        say(f"kill {number:>2}: recovered in {came - killed:.1f} s")
+    live.send(last, MESSAGE_ROWS)
+    return kills
+
+
+@contextmanager
+def local(live: Live, *flags: str) -> Iterator[None]:
+    """Run the local engine, and kill it at the end."""
+    run = live.attached("--engine", LOCAL, "--checkpointing_interval=1000", *flags)
+    with subprocess.Popen(run, env=environment(), stdout=subprocess.PIPE, text=True) as job:
+        try:
+            assert job.stdout is not None
+            first = job.stdout.readline()
+            if "runs in this process" not in first:
+                raise RuntimeError(f"the local job does not begin: {first}")
+            yield
+        finally:
+            job.kill()
+
+
 def feeding(live: Live, portion: Path, speed: float) -> subprocess.Popen[bytes]:
     """Send a portion as a process of its own."""
     sending = command(*live.replay(portion, MESSAGE_ROWS, "--speed", str(speed)))
@@ -138,6 +184,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Kill a live job's processes.")
     parser.add_argument("--kills", type=int, default=20, help="(default %(default)s)")
     parser.add_argument("--folder", default="build/kills", help="of the cluster")
+    parser.add_argument("--engine", choices=[FLINK, LOCAL], default=FLINK)
     args = parser.parse_args(arguments)
     cluster = LocalCluster(Path(args.folder).absolute())
     if kerneltrack(["cluster", "up", "--folder", args.folder]):
@@ -154,14 +201,20 @@ def main(arguments: Sequence[str]) -> int:
                 f"fed at {speed * MODELS * HERTZ:,.0f} rows/s"
             )
             live = Live(cluster, "killed", "json")
-            kills = kill_all(live, recording, speed)
-            found, once, _ = read(live, total)
-            kerneltrack(["stop", *live.place])
+            if args.engine == LOCAL:
+                with ExitStack() as job:
+                    kills = kill_local(live, recording, speed, job)
+                    found, once, _ = read(live, total)
+            else:
+                kills = kill_all(live, recording, speed)
+                found, once, _ = read(live, total)
+                kerneltrack(["stop", *live.place])
     finally:
         kerneltrack(["cluster", "down", "--folder", args.folder, "--wipe"])
     columns = ["killed", "times", "back after, median, s", "longest"]
-    table = Table("live", "kills", columns, tolerance=TIMES)
-    for victim in VICTIMS:
+    name = "local_kills" if args.engine == LOCAL else "kills"
+    table = Table("live", name, columns, tolerance=TIMES)
+    for victim in (*VICTIMS, LOCAL):
         seconds = [kill.recovery for kill in kills if kill.victim == victim]
         if seconds:
             middle = statistics.median(seconds)
@@ -174,7 +227,8 @@ def main(arguments: Sequence[str]) -> int:
         f"{len(found):,} rows: {lost} lost, {once.conflicts} with two values, {other} with other "
         f"bytes, {once.repeated:,} came again"
     )
-    return 1 if lost or other or once.conflicts else 0
+    twice = args.engine == LOCAL and once.repeated
+    return 1 if lost or other or once.conflicts or twice else 0
 
 
 if __name__ == "__main__":

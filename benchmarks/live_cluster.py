@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +41,10 @@ QUIET = 15.0
 """Seconds without output after which a job is taken to have done its work."""
 
 LEAST_WAIT = 0.001
+
+FLINK, LOCAL, PASS = "flink", "local", "pass-through"
+"""What runs a job."""
+PROGRAMS = {FLINK: ("-m", "pipelines.cli"), PASS: ("-m", "benchmarks.stream_pass")}
 
 
 class Cell(NamedTuple):
@@ -130,6 +138,7 @@ class LiveCluster:
         if cluster is None:
             raise FileNotFoundError(folder)
         self.client: dict[str, Any] = {"bootstrap.servers": cluster.settings.address("kafka")}
+        self._local: int | None = None
 
     def topic(self) -> str:
         """Make a new topic."""
@@ -183,26 +192,62 @@ class LiveCluster:
         return found
 
     def read(self, topic: str, starts: Sequence[int]) -> list[Any]:
-        """Read a topic from these offsets to its end."""
-        ends = self.ends(topic)
-        consumer = confluent_kafka.Consumer({**self.client, "group.id": "bench"})
+        """Read what is committed of a topic, from these offsets to its end."""
+        ended = threading.Event()
+        ended.set()
+        return [message for _, message in self._arrivals(topic, starts, ended)]
+
+    @contextmanager
+    def watching(self, topic: str, starts: Sequence[int]) -> Iterator[list[tuple[float, Any]]]:
+        """Read a topic on from these offsets: a list that grows of when a reader had a message."""
+        found: list[tuple[float, Any]] = []
+        ended = threading.Event()
+        with ThreadPoolExecutor(1) as reader:
+            read = reader.submit(lambda: found.extend(self._arrivals(topic, starts, ended)))
+            try:
+                yield found
+            finally:
+                ended.set()
+            read.result()
+
+    def _arrivals(
+        self, topic: str, starts: Sequence[int], ended: threading.Event
+    ) -> Iterator[tuple[float, Any]]:
+        """Yield messages and when they came, to the topic's end once the event is set."""
+        consumer = confluent_kafka.Consumer(
+            {**self.client, "group.id": "bench", "enable.partition.eof": True}
+        )
         consumer.assign(
             [confluent_kafka.TopicPartition(topic, n, at) for n, at in enumerate(starts)]
         )
-        found: list[Any] = []
-        while len(found) < sum(ends) - sum(starts):
-            found += consumer.consume(1000, 1.0)
+        left: set[int | None] = set(range(len(starts)))
+        while left or not ended.is_set():
+            message = consumer.poll(0.1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                left.add(message.partition())
+                yield time.time(), message
+            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+            else:
+                raise confluent_kafka.KafkaException(error)
         consumer.close()
-        return found
 
     def cpu(self) -> float:
-        """Return the CPU seconds that TaskManager and workers have taken."""
-        known = records.read_all(self.folder / "run")
+        """Return the CPU seconds that TaskManager, workers and the local job have taken."""
+        pids = [
+            process.pid
+            for process in records.read_all(self.folder / "run")
+            if process.alive and process.name.startswith(("taskmanager", "worker-"))
+        ]
+        if self._local is not None:
+            pids.append(self._local)
         total = 0.0
-        for process in known:
-            if process.alive and process.name.startswith(("taskmanager", "worker-")):
-                fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-                total += sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+        for pid in pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
         return total
 
     def settle(self, topic: str, least: int) -> list[tuple[float, float]]:
@@ -219,15 +264,50 @@ class LiveCluster:
     def start(
         self, program: Sequence[str], topic: str, output: str, cell: Cell, *flags: str
     ) -> None:
-        """Start a job, and wait until it runs."""
-        run_command(
-            *(*program, "stream", "--cluster", str(self.folder), "--detach", "--topic", topic),
+        """Start a job on Flink, and wait until it runs."""
+        run_command(*program, *self._stream(topic, output, cell), "--detach", *flags)
+
+    @contextmanager
+    def running(
+        self, engine: str, topic: str, output: str, cell: Cell, *flags: str
+    ) -> Iterator[None]:
+        """Run a job; gives back once it runs, and stops it at the end.
+
+        Args:
+            engine: `FLINK`, `PASS` or `LOCAL`.
+            topic: Its input.
+            output: Its output.
+            cell: What its messages are.
+            flags: More flags of `kerneltrack stream`.
+        """
+        if engine != LOCAL:
+            self.start(PROGRAMS[engine], topic, output, cell, *flags)
+            yield
+            run_command("-m", "pipelines.cli", "stop", "--cluster", str(self.folder))
+            return
+        command = [sys.executable, *PROGRAMS[FLINK], *self._stream(topic, output, cell)]
+        command += ["--engine", LOCAL, "--state-folder", str(self.folder / output), *flags]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as job:
+            try:
+                assert job.stdout is not None
+                if "runs in this process" not in job.stdout.readline():
+                    raise SystemExit("the local job does not begin")
+                self._local = job.pid
+                yield
+            finally:
+                self._local = None
+                job.send_signal(signal.SIGINT)
+
+    def _stream(self, topic: str, output: str, cell: Cell) -> list[str]:
+        """Return `kerneltrack stream` with its flags."""
+        return [
+            *("stream", "--cluster", str(self.folder), "--topic", topic),
             *("--output-topic", output, "--create-topics", "--format", cell.form),
             *("--output-format", cell.form, "--features", *self.rows.channels),
             *("--time", "time", "--time-unit", "ns", "--label", "label", "--rank", "10"),
             *("--budget", "15", "--warmup", "15", "--max-jump", "1e9"),
-            *(f"--max_bundle_time_mills={cell.bundle}", *flags),
-        )
+            f"--max_bundle_time_mills={cell.bundle}",
+        ]
 
 
 def run_command(*arguments: str) -> str:
