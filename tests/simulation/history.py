@@ -68,12 +68,14 @@ class Bundle(NamedTuple):
         fault: "" or "again": the bundle runs, is not committed and runs again; "dies": the worker
             dies at write number `at` and all goes back to the last checkpoint.
         at: See `fault`.
+        after: Seconds since what was before; timers that are due by then fire among the entries.
     """
 
     entries: tuple[Entry, ...]
     cut: int = 0
     fault: str = ""
     at: int = 0
+    after: float = 0.01
 
 
 class Wait(NamedTuple):
@@ -270,7 +272,8 @@ class _Drawing:
         fault = ""
         if rng.random() < self._faults:
             fault = "again" if rng.random() < 0.4 else "dies"
-        return Bundle(tuple(entries), self._seed(), fault, int(rng.integers(1, 40)))
+        after = float(rng.choice([0.3, 2.5, 12.0])) if rng.random() < 0.2 else 0.01
+        return Bundle(tuple(entries), self._seed(), fault, int(rng.integers(1, 40)), after)
 
     def _answer(self, key: str) -> Answer:
         rng = self._rng

@@ -218,6 +218,7 @@ MUTATIONS = (
         f"{_ARRIVAL}:_look",
         "while was_reset(now) and",
         "while False and",
+        {"jump": 20.0, "disorder": 10.0},
     ),
     Mutation(
         "rows that wait are not looked at again after a reset",

@@ -217,7 +217,7 @@ class Simulation:
             self._resume()
 
     def _bring(self, bundle: Bundle) -> None:
-        self._clock.now += 0.01
+        self._clock.now += bundle.after
         if bundle.fault == "again":
             # It runs to its end, and what it wrote is not taken.
             self._run(list(self._cut(bundle.entries, bundle.cut)), None, commits=False)
