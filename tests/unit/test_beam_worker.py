@@ -59,7 +59,7 @@ def touches(tree: ast.Module) -> Iterator[str]:
             owner = ast.unparse(node.value)
             private = re.match("_[^_]", node.attr) and node.attr not in OF_TUPLES | OTHERS.keys()
             changed = isinstance(node.ctx, ast.Store) and owner.partition(".")[0] in beams
-            if (private and owner not in {"self", "cls"}) or changed:
+            if (private and owner not in {"self", "cls", "super()"}) or changed:
                 yield ast.unparse(node)
 
 
