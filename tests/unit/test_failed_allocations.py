@@ -10,6 +10,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from kerneltrack.native import binding
 from tests.native.recording import SOURCES
 
@@ -51,6 +53,7 @@ def run(*command: str | Path, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_every_function_that_asks_for_memory_says_that_there_is_none(tmp_path: Path) -> None:
     name, tools = binding.builds_here()[0], Path(sys.executable).parent
     run(
