@@ -292,7 +292,8 @@ class Fleet:
 
     def _summary(self) -> str:
         rows = sum(model.rows for model in self._models.values())
-        off = len({key for key, each in self._latest() if not (each.closed or each.muted)})
+        latest = self._latest(self._judging())
+        off = len({key for key, each in latest if not (each.closed or each.muted)})
         devices = len(self._models)
         parts = [f"{devices:,} device{'s' * (devices != 1)}", f"{rows:,} rows"]
         if self._refused:
@@ -921,12 +922,11 @@ class Fleet:
         feedback = _feedback_of(self._feedback_given, self.columns)
         return Work(spec=self._specs.tracker, rules=rules, feedback=feedback)
 
-    def _latest(self) -> list[tuple[str, Episode]]:
+    def _latest(self, work: Work) -> list[tuple[str, Episode]]:
         """Return all episodes as they stand, the worst first, those that are open before.
 
-        Those that are muted come last.
+        Those that are muted come last. `work`: as of `_judging`.
         """
-        work = self._judging()
         found = [(key, work.judged(key, each)) for (key, _), each in self._episodes.items()]
         return sorted(
             found,
@@ -940,7 +940,8 @@ class Fleet:
         )
 
     def _lines(self) -> dict[str, Any]:
-        found = self._latest()
+        work = self._judging()
+        found = self._latest(work)
         timed = self._timed
         moments: dict[str, Any] = {}
         # With the places of their times in `Episode.times`.
@@ -956,7 +957,7 @@ class Fleet:
             "kind": [episode.kind for _, episode in found],
             "channels": [self._channels(episode) for _, episode in found],
             "state": [episode.state for _, episode in found],
-            **({"muted": [each.muted for _, each in found]} if self._judging().mutes else {}),
+            **({"muted": [each.muted for _, each in found]} if work.mutes else {}),
             "severity": [episode.severity for _, episode in found],
             "p": [episode.peak for _, episode in found],
             "episode": [episode.number for _, episode in found],
@@ -1025,7 +1026,7 @@ class Fleet:
         if not isinstance(most, Integral) or most < 1:
             raise ConfigError("most", most, "a whole number of devices, at least 1")
         with self._lock:
-            found = self._latest()
+            found = self._latest(self._judging())
             if model_id is None:
                 found = [(key, episode) for key, episode in found if episode.muted is None]
                 return draw(found, self._spans, self._clock, len(self._models), most)
