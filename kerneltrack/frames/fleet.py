@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-import narwhals as nw
 import numpy as np
 
 from kerneltrack import codec
@@ -27,9 +26,7 @@ from kerneltrack.fleet.model import Work
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.doubts import doubts
 from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, KeptFleet, WaitingRows, read_columns
-from kerneltrack.frames.long_table import widen
 from kerneltrack.frames.model import DeviceModel, RowResults, Specs
-from kerneltrack.frames.names import name_of
 from kerneltrack.frames.output import (
     EARLIER,
     LEARNED_ALREADY,
@@ -45,20 +42,17 @@ from kerneltrack.frames.output import (
     warn_of_refused,
 )
 from kerneltrack.frames.plot import Clock, Plot, ShadedSpan, draw, draw_device, when
+from kerneltrack.frames.reading import Asked, FrameReading, KnownModels, ReadFrame
 from kerneltrack.frames.table import (
     Frame,
     FrameColumns,
     FrameForm,
     TableRows,
-    choose_columns,
     form_of,
-    frame_of,
     index_name,
     library_and_zone,
     like_of,
-    listed,
     make_frame,
-    read_rows,
 )
 from kerneltrack.frames.taken_rows import (
     TakenRows,
@@ -80,14 +74,13 @@ from kerneltrack.monitor.reference import LEARNINGS, Episode, ReferenceSpec
 from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from kerneltrack.monitor.rules import Rules, checked_rules
-from kerneltrack.number_texts import NAMES, NumberTexts
 from kerneltrack.registry import TRACKERS, get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
 from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in, specs_of, write_singly
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.specs import check_names, spec_from_dict
-from kerneltrack.time_units import NANOSECONDS, day_of
+from kerneltrack.time_units import day_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 _LONGEST_JUMP = 9e9
@@ -102,22 +95,6 @@ class _NewestRow(NamedTuple):
 
     time: int
     rows: Counter[bytes]
-
-
-class _Asked(NamedTuple):
-    """What a call names; None: as before."""
-
-    model_id: Any = None
-    time: Any = None
-    label: Any = None
-    features: Any = None
-    time_unit: str | None = None
-    metric: Any = None
-    value: Any = None
-    words: Any = None
-    units: Any = None
-    thousands: Any = None
-    decimal: Any = None
 
 
 class Fleet:
@@ -159,9 +136,6 @@ class Fleet:
             that a row of 2099 blocks no model; `math.inf`: each row is believed.
         jump_rows: Rows, each within `max_jump` of the next, that confirm such a jump.
         settings: Settings of the tracker, where that is a name: `rank=10, budget=20`.
-
-    Attributes:
-        columns: What the columns of the frames are; None before the first frame.
 
     Raises:
         ConfigError: naming the setting that is unknown or out of range.
@@ -230,14 +204,8 @@ class Fleet:
         self._jump_rows = jump_rows
         self._rules_given, self._feedback_given = rules, feedback
         self._ahead: dict[str, Ahead] = {}
-        self.columns: FrameColumns | None = None
-        self._unit: str | None = None
-        self._zone = "UTC"
-        self._zoned: bool | None = None
-        self._texts = NumberTexts()
-        self._wait = False
+        self._reading = FrameReading()
         self._refused = 0
-        self._renamable = False
         self._only = ""
         self._newest: dict[str, _NewestRow] = {}
         self._lock = threading.RLock()
@@ -258,6 +226,11 @@ class Fleet:
         self._lock = threading.RLock()
 
     # What is asked for.
+
+    @property
+    def columns(self) -> FrameColumns | None:
+        """What the columns of the frames are; None before the first frame."""
+        return self._reading.columns
 
     @property
     def tracker(self) -> SubspaceSpec:
@@ -391,24 +364,21 @@ class Fleet:
         with self._lock:
             is_first = self.columns is None
             texts = (words, units, thousands, decimal)
-            asked = _Asked(model_id, time, label, features, time_unit, metric, value, *texts)
-            waits = self._waits(wait)
-            frame, rows = self._read(df, asked)
-            self._wait = waits
-            self._renamable = False
-            out = Output(self._specs, len(rows.x))
+            named = (model_id, time, label, features, time_unit, metric, value)
+            asked = Asked(*named, *texts, wait)
+            read = self._read(df, asked)
+            out = Output(self._specs, len(read.rows.x))
             taken = [
-                self._take(key, places, rows, self._wait, out)
-                for key, places in by_model(rows, out, self._only)
+                self._take(key, places, read.rows, self._reading.wait, out)
+                for key, places in by_model(read.rows, out, self._only)
             ]
             self._run([each for each in taken if each is not None], out)
-            if self.columns is not None:
-                self._like = like_of(frame, self.columns.time)
-            if is_first and self.columns is not None:
-                for line in _doubts_of(df, frame.frame, self.columns, rows):
+            self._like = like_of(read.frame, read.columns.time)
+            if is_first:
+                for line in _doubts_of(df, read):
                     warnings.warn(line, stacklevel=2)
             self._refused += warn_of_refused(out)
-            return self._frame(frame, rows, out)
+            return self._frame(read.frame, out)
 
     def score(self, df: Any) -> Any:
         """Say of rows what `update` would, without learning them: the models stay as they are.
@@ -420,11 +390,11 @@ class Fleet:
             A frame as `update` returns it; rows of unknown models have a `reason`.
         """
         with self._lock:
-            frame, rows = self._read(df, _Asked(), labelled=False)
-            out = Output(self._specs, len(rows.x))
-            self._look(self._specs, rows, out)
+            read = self._read(df, Asked(), labelled=False)
+            out = Output(self._specs, len(read.rows.x))
+            self._look(self._specs, read.rows, out)
             warn_of_refused(out)
-            return self._frame(frame, rows, out)
+            return self._frame(read.frame, out)
 
     def predict(self, df: Any) -> Any:
         """Return the predictions of rows, without learning them.
@@ -438,7 +408,7 @@ class Fleet:
         if self._specs.learner is None:
             raise ConfigError("learner", None, "one: Fleet(learner='ridge')")
         with self._lock:
-            _, rows = self._read(df, _Asked(), labelled=False)
+            rows = self._read(df, Asked(), labelled=False).rows
             out = Output(self._specs, len(rows.x))
             plain = dataclasses.replace(self._specs, reference=None)
             self._look(plain, rows._replace(time=None, label=None), out)
@@ -462,231 +432,24 @@ class Fleet:
             out.put(np.concatenate([each.places for each in asked]), results)
             self._say_why(models, together, results, asked, out)
 
-    def _read(self, df: Any, asked: _Asked, labelled: bool = True) -> tuple[Frame, TableRows]:
+    def _read(self, df: Any, asked: Asked, labelled: bool = True) -> ReadFrame:
         """Read a frame; nothing of the fleet changes if that fails."""
-        known = self.columns
-        if known is None and not labelled and not self._models:
+        if self.columns is None and not labelled and not self._models:
             raise ConfigError("fleet", "without models", "one that rows came to: call update")
-        texts = self._texts_of(asked)
-        asked = self._settled(df, asked)
-        others = [name for name in (asked.model_id, asked.label) if name is not None]
-        found = frame_of(df, asked.time, tuple(others))
-        frame = found.frame
-        if not labelled and asked.label is not None and asked.label not in frame.columns:
-            asked = asked._replace(label=None)
-        features, long = asked.features, (asked.metric, asked.value)
-        # Later frames may be wide as well.
-        is_long = known is None or known.metric is None or known.metric in frame.columns
-        if long != (None, None) and is_long:
-            table = FrameColumns(asked.model_id, asked.time, asked.label, (), *long)
-            frame = widen(frame, table, features, texts)
-            found = found._replace(frame=frame)
-            features = [name for name in frame.columns if name not in table.named]
-        self._check_mode(list(frame.columns), features)
-        columns = choose_columns(frame, asked.model_id, asked.time, asked.label, features, texts)
-        columns, texts, unseen = self._with_condition(list(frame.columns), columns, texts)
-        columns = columns._replace(metric=asked.metric, value=asked.value)
-        self._check_channels(columns)
-        learner = self._specs.learner
-        if labelled and asked.label is not None and learner is None:
-            allowed = "left out without a learner: Fleet(learner='ridge')"
-            raise ConfigError("label", asked.label, allowed)
-        if columns.time is None and self._needs_times:
-            raise ConfigError("time", None, "a column of event times: the settings go by them")
-        if columns.time is None and any(m.time is not None for m in self._models.values()):
-            raise ConfigError("time", None, "a column of event times, as the models have them")
-        kind = None if columns.time is None else frame.get_column(columns.time).dtype
-        zoned = _is_zoned(kind)
-        self._check_zoned(columns.time, zoned)
-        if self._zone != "UTC" and kind is not None and kind.is_temporal():
-            if like_of(found, columns.time).zone is None:
-                allowed = f"datetimes with a zone: the job read them in {self._zone}"
-                raise ConfigError(f"column {columns.time!r}", str(kind), allowed)
-        classes = learner is None or bool(learner.classifies)
-        rows = read_rows(frame, columns, asked.time_unit, classes=classes, texts=texts)
+        first = next(iter(self._models.values()), None)
+        models = KnownModels(None if first is None else len(first.state.shift), self._timed)
+        read = self._reading.read(df, asked, self._specs, models, labelled)
         specs = self._specs
+        _rules_of(self._rules_given, read.columns)
+        _feedback_of(self._feedback_given, read.columns)
         if specs.reference is not None and specs.reference.names_channels:
-            placed = specs.reference.placed(columns.features, texts.words, unseen)
+            words = read.reading.texts.words
+            placed = specs.reference.placed(read.columns.features, words, read.unseen)
             specs = dataclasses.replace(specs, reference=placed)
-            _check_modes(placed, columns, rows.x)
+            _check_modes(placed, read.columns, read.rows.x)
         if labelled:
-            self.columns, self._texts, self._specs = columns, texts, specs
-            self._zoned = self._zoned if zoned is None else zoned
-            if kind is not None and kind.is_numeric():
-                self._unit = asked.time_unit or "s"
-        return found, rows
-
-    def _check_zoned(self, time: str | None, zoned: bool | None) -> None:
-        """Check that datetimes have a zone if those of earlier calls had one, and none if not.
-
-        Raises:
-            ConfigError: if they do not: times without a zone are UTC, and would shift by hours.
-        """
-        if zoned is None or self._zoned in (None, zoned):
-            return
-        field = f"column {time!r}"
-        if self._zoned:
-            allowed = (
-                "datetimes with a zone, as in earlier calls: "
-                f"in pandas df[{time!r}].dt.tz_localize('Europe/Berlin'), say"
-            )
-            raise ConfigError(field, "datetimes without a zone", allowed)
-        allowed = (
-            "datetimes without a zone, as in earlier calls, which were read as UTC: "
-            f"in pandas df[{time!r}].dt.tz_convert('UTC').dt.tz_localize(None)"
-        )
-        raise ConfigError(field, "datetimes with a zone", allowed)
-
-    def _settled(self, df: Any, asked: _Asked) -> _Asked:
-        """Return what a call names together with what the calls before it named.
-
-        Raises:
-            ConfigError: where the two contradict each other.
-        """
-        if asked.time is True:
-            name = index_name(df)
-            if name is None:
-                raise ConfigError("time", True, "a column's name: the frame's index has no times")
-            asked = asked._replace(time=name)
-        names: dict[str, str | None] = {}
-        for field in ("model_id", "time", "label", "metric", "value"):
-            given = getattr(asked, field)
-            before = None if self.columns is None else getattr(self.columns, field)
-            names[field] = before if given is None else name_of(field, given)
-            if given is None or self.columns is None or names[field] == before:
-                continue
-            if self._renamable and before is not None:
-                continue
-            if before is not None:
-                raise ConfigError(field, given, f"{before!r}, as in the first call")
-            if field in ("model_id", "time") and self._models:
-                raise ConfigError(field, given, "left out, as in the first call")
-        return asked._replace(
-            **names, features=self._channels_of(asked), time_unit=self._unit_of(asked)
-        )
-
-    def _unit_of(self, asked: _Asked) -> str | None:
-        unit: Any = asked.time_unit
-        if unit is None:
-            return self._unit
-        if not isinstance(unit, str) or unit not in NANOSECONDS:
-            raise ConfigError("time_unit", unit, f"one of {', '.join(NANOSECONDS)}")
-        if self._unit not in (None, unit):
-            raise ConfigError("time_unit", unit, f"{self._unit!r}, as in the first call")
-        return str(unit)
-
-    def _texts_of(self, asked: _Asked) -> NumberTexts:
-        """Return how texts are read, by a call and those before it.
-
-        Raises:
-            ConfigError: where the two contradict each other.
-        """
-        given = {
-            name: getattr(asked, name)
-            for name in ("words", "units", "thousands", "decimal")
-            if getattr(asked, name) is not None
-        }
-        texts = dataclasses.replace(self._texts, **given) if given else self._texts
-        mode = None if self._specs.reference is None else self._specs.reference.mode
-        if isinstance(mode, str) and mode not in texts.words:
-            texts = dataclasses.replace(texts, words={**texts.words, mode: NAMES})
-        if self.columns is not None and not self._renamable:
-            for name in given:
-                before, now = getattr(self._texts, name), getattr(texts, name)
-                if now != before:
-                    raise ConfigError(name, now, f"{before!r}, as in the first call")
-        return texts
-
-    def _channels_of(self, asked: _Asked) -> tuple[str, ...] | None:
-        if asked.features is None:
-            return None if self.columns is None else self.columns.features
-        names = [asked.features] if isinstance(asked.features, str) else asked.features
-        try:
-            return tuple(name_of("features", name) for name in names)
-        except TypeError as error:
-            raise ConfigError("features", asked.features, "names of columns") from error
-
-    def _check_mode(self, names: Sequence[str], features: Sequence[str] | None) -> None:
-        """Check that the reference's mode is a channel.
-
-        Raises:
-            ConfigError: if it is not.
-        """
-        mode = None if self._specs.reference is None else self._specs.reference.mode
-        if not isinstance(mode, str):
-            return
-        if mode not in names:
-            raise ConfigError("mode", mode, f"a column of the frame: {listed(names)}")
-        if features is not None and mode not in features:
-            raise ConfigError("mode", mode, f"among the features: {listed(features)}")
-
-    def _with_condition(
-        self, names: Sequence[str], columns: FrameColumns, texts: NumberTexts
-    ) -> tuple[FrameColumns, NumberTexts, list[str]]:
-        """Return the columns with those that the condition is about, which may be no channels.
-
-        Returns:
-            The columns, how their texts are read, and those that nothing but the condition sees.
-
-        Raises:
-            ConfigError: for one that the frame does not have, or that has another meaning.
-        """
-        condition = None if self._specs.reference is None else self._specs.reference.condition
-        if condition is None:
-            return columns, texts, []
-        asked = condition.columns
-        unseen = [name for name in asked if name not in columns.features]
-        for name in unseen:
-            if name not in names:
-                raise condition.error_at(name, f"{name} is no column: {listed(names)}")
-            if name in (columns.model_id, columns.time, columns.label):
-                raise condition.error_at(name, f"{name} has another meaning")
-        words = {**texts.words, **{name: NAMES for name in unseen if asked[name]}}
-        columns = columns._replace(features=(*columns.features, *unseen))
-        return columns, dataclasses.replace(texts, words=words), unseen
-
-    def _waits(self, wait: bool | None) -> bool:
-        """Return whether new models wait, by a call and those before it.
-
-        Raises:
-            ConfigError: where the two contradict each other.
-        """
-        if wait is None:
-            return self._wait
-        if not isinstance(wait, bool):
-            raise ConfigError("wait", wait, "True or False")
-        if self.columns is not None and not self._renamable and wait != self._wait:
-            raise ConfigError("wait", wait, f"{self._wait}, as in the first call")
-        return wait
-
-    def _check_channels(self, columns: FrameColumns) -> None:
-        """Check that channels are those of the models, and have those of rules and feedback.
-
-        Raises:
-            ConfigError: if they are not.
-        """
-        _rules_of(self._rules_given, columns)
-        _feedback_of(self._feedback_given, columns)
-        known = self.columns
-        if known is not None and columns.features != known.features:
-            missing = [name for name in known.features if name not in columns.features]
-            wrong = ", ".join(missing or columns.features)
-            allowed = f"the channels that the models have: {', '.join(known.features)}"
-            raise ConfigError("features", wrong, allowed)
-        width = self._width()
-        if width is not None and len(columns.features) != width:
-            allowed = f"{width}, as the models have; name them by `features`"
-            shown = f"{len(columns.features)}: {', '.join(columns.features)}"
-            raise ConfigError("number of features", shown, allowed)
-
-    @property
-    def _needs_times(self) -> bool:
-        reference = self._specs.reference
-        return self._specs.tracker.needs_times or (reference is not None and reference.needs_times)
-
-    def _width(self) -> int | None:
-        known = next(iter(self._models.values()), None)
-        return None if known is None else len(known.state.shift)
+            self._reading, self._specs = read.reading, specs
+        return read
 
     def _take(
         self, key: str, places: IntArray, rows: TableRows, wait: bool, out: Output
@@ -903,9 +666,9 @@ class Fleet:
             return Clock(zone, str(zone))
         if zone is not None and is_zone(zone):
             return Clock(ZoneInfo(zone), zone)
-        return Clock(name="") if self._zoned is False else Clock()
+        return Clock(name="") if self._reading.zoned is False else Clock()
 
-    def _frame(self, frame: Frame, rows: TableRows, out: Output) -> Any:
+    def _frame(self, frame: Frame, out: Output) -> Any:
         columns: dict[str, Any] = {}
         known = self.columns
         if known is not None:
@@ -1065,9 +828,8 @@ class Fleet:
             specs = specs_of(self.tracker, self.learner, self.reference)
             write_singly(str(place), specs, self._states())
             if self.columns is not None:
-                about = (self.columns, self._unit, self._zone, self._wait, self._texts)
                 jumps = (self._max_jump, self._jump_rows, self._ahead)
-                kept = KeptFleet(*about, *jumps, self._zoned, *library_and_zone(self._like))
+                kept = KeptFleet(self._reading, *jumps, *library_and_zone(self._like))
                 write_whole(str(place / COLUMNS), kept.encode())
 
     def _states(self) -> Iterator[PackedState]:
@@ -1120,9 +882,7 @@ class Fleet:
             jump_rows=before[1] if jump_rows is None else jump_rows,
         )
         if known is not None:
-            fleet.columns, fleet._unit, fleet._zone = known.columns, known.unit, known.zone
-            fleet._wait, fleet._texts, fleet._renamable = known.wait, known.texts, known.of_job
-            fleet._zoned = known.zoned
+            fleet._reading = known.reading
             fleet._like = form_of(known.library, known.frame_zone)
             targets = fleet.learner is not None and not fleet.learner.classifies
             fleet._ahead = {
@@ -1130,7 +890,7 @@ class Fleet:
                 for key, rows in known.ahead.items()
                 if models is None or key in models
             }
-        if known is not None and known.columns.model_id is None and len(found.models) == 1:
+        if fleet.columns is not None and fleet.columns.model_id is None and len(found.models) == 1:
             (fleet._only,) = found.models
         if models is not None and (isinstance(models, str) or not isinstance(models, Collection)):
             raise ConfigError("models", models, "a list of ids")
@@ -1165,11 +925,6 @@ def _check_modes(reference: ReferenceSpec, columns: FrameColumns, x: FloatArray)
         raise ConfigError("mode", name, allowed)
 
 
-def _is_zoned(kind: Any) -> bool | None:
-    """Check whether a type of datetimes has a zone; None for other types."""
-    return bool(kind.time_zone) if isinstance(kind, nw.Datetime) else None
-
-
 def _state_of(found: SnapshotFolder, key: str, kind: str) -> tuple[bytes, str]:
     data, place = found.state(key, kind), found.place(key, kind)
     if data is None or place is None:
@@ -1200,11 +955,11 @@ def _path_of(folder: Any) -> Path:
         raise ConfigError("folder", folder, "a path") from error
 
 
-def _doubts_of(df: Any, frame: Any, columns: FrameColumns, rows: TableRows) -> Iterator[str]:
+def _doubts_of(df: Any, read: ReadFrame) -> Iterator[str]:
     """Return what a person should look at in the first frame."""
-    if columns.time is None and index_name(df) is not None:
+    if read.columns.time is None and index_name(df) is not None:
         yield "rows are taken in their order, not by the index of times: time=True takes that"
-    yield from doubts(frame, columns, rows)
+    yield from doubts(read.frame.frame, read.columns, read.rows)
 
 
 def _rules_of(

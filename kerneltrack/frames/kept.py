@@ -12,6 +12,7 @@ import numpy as np
 
 from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import DataError, KerneltrackError
+from kerneltrack.frames.reading import FrameReading
 from kerneltrack.frames.table import LIBRARIES, FrameColumns
 from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.limits import TIME_LIMIT
@@ -69,48 +70,37 @@ class KeptFleet(NamedTuple):
     """What a fleet or a job left beside its snapshots.
 
     Attributes:
-        columns: What its frames' columns are.
-        unit: Unit of times that are numbers; None: there were none.
-        zone: Zone of times without one.
-        wait: Whether rows of new models wait for the warm-up.
-        texts: How texts of channels are read.
+        reading: How frames are read.
         max_jump: Seconds that a row may be ahead.
         jump_rows: Rows that confirm a jump.
         ahead: Rows that wait ahead, by model.
-        zoned: Whether datetimes had a zone; None: there were none.
         library: Of the frames; empty: there were none.
         frame_zone: Zone of the last frame's times; None: they had none.
-        of_job: Whether a job left it: its files' names need not be a frame's.
     """
 
-    columns: FrameColumns
-    unit: str | None
-    zone: str
-    wait: bool
-    texts: NumberTexts
+    reading: FrameReading
     max_jump: float = MAX_JUMP
     jump_rows: int = JUMP_ROWS
     ahead: Mapping[str, Ahead] = {}
-    zoned: bool | None = None
     library: str = ""
     frame_zone: str | None = None
-    of_job: bool = False
 
     def encode(self) -> bytes:
         """Write it as a fleet's file."""
+        own = self.reading
         text = {
             "version": COLUMNS_VERSION,
-            **self.columns._asdict(),
-            "time_unit": self.unit,
-            "time_zone": self.zone,
-            "wait": self.wait,
-            "words": {name: list(pair) for name, pair in self.texts.words.items()},
-            "units": dict(self.texts.units),
-            "thousands": self.texts.thousands,
-            "decimal": self.texts.decimal,
+            **({} if own.columns is None else own.columns._asdict()),
+            "time_unit": own.unit,
+            "time_zone": own.zone,
+            "wait": own.wait,
+            "words": {name: list(pair) for name, pair in own.texts.words.items()},
+            "units": dict(own.texts.units),
+            "thousands": own.texts.thousands,
+            "decimal": own.texts.decimal,
             "max_jump": None if self.max_jump == math.inf else self.max_jump,
             "jump_rows": self.jump_rows,
-            "zoned": self.zoned,
+            "zoned": own.zoned,
             "library": self.library,
             "frame_zone": self.frame_zone,
             "ahead": {key: _ahead_as_json(each) for key, each in self.ahead.items()},
@@ -157,19 +147,16 @@ def _of_fleet(text: Mapping[str, Any]) -> KeptFleet:
         raise ValueError(f"library = {library!r}")
     if zone is not None and not is_zone(zone):
         raise ValueError(f"frame_zone = {zone!r}")
+    texts = NumberTexts(_pairs(text["words"]), text["units"], text["thousands"], text["decimal"])
+    unit, own_zone, wait = text["time_unit"], text["time_zone"], bool(text["wait"])
     return KeptFleet(
-        named,
-        text["time_unit"],
-        text["time_zone"],
-        bool(text["wait"]),
-        NumberTexts(_pairs(text["words"]), text["units"], text["thousands"], text["decimal"]),
+        FrameReading(named, unit, own_zone, zoned, texts, wait),
         math.inf if jump is None else float(jump),
         rows,
         {
             key: _ahead_of_json(each, len(named.features), rows)
             for key, each in text["ahead"].items()
         },
-        zoned,
         library,
         zone,
     )
@@ -186,8 +173,8 @@ def _of_job(text: Mapping[str, Any]) -> KeptFleet:
     unit = times.get("unit") if times.get("format") is None else None
     texts = NumberTexts(_pairs(columns.get("words", {})), columns.get("units", {}))
     zone = times.get("zone")
-    about = named, unit, zone or "UTC"
-    return KeptFleet(*about, wait=False, texts=texts, frame_zone=zone, of_job=True)
+    reading = FrameReading(named, unit, zone or "UTC", texts=texts, of_job=True)
+    return KeptFleet(reading, frame_zone=zone)
 
 
 def _pairs(words: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -150,4 +150,5 @@ _INSTEAD = {
 def _channels(place: str) -> list[str] | None:
     """Return the channels' names; None where they are not known, or the folder is elsewhere."""
     known = read_columns(Path(place)) if is_local(place) else None
-    return None if known is None else list(known[0].features)
+    columns = None if known is None else known.reading.columns
+    return None if columns is None else list(columns.features)
