@@ -78,7 +78,7 @@ def incidents_of(
     watched: int,
     groups: Mapping[str, str] | None = None,
     *,
-    episodes: int | None = None,
+    episodes: Mapping[str, int] | None = None,
 ) -> list[Incident]:
     """Find the incidents among the episodes of a fleet, in order of time.
 
@@ -89,7 +89,7 @@ def incidents_of(
         began: The episodes, in any order.
         watched: The time T in which devices could go off, ns.
         groups: Of each device; None: all are one.
-        episodes: N, where `began` has only some of them; not with groups.
+        episodes: How many each device had, where `began` has only some of them.
 
     Returns:
         Incidents, which depend on the times and IDs of episodes and on T alone.
@@ -106,29 +106,33 @@ def incidents_of(
     """
     ordered = sorted(began, key=lambda each: (each.time, each.device, each.episode))
     part = CHANCE if groups is None else CHANCE / 2
-    found = _clusters(ordered, watched, part, episodes)
+    counts = episodes or Counter(each.device for each in ordered)
+    found = _clusters(ordered, watched, part, sum(counts.values()))
     if groups is not None:
         known = {each for members, _ in found for each in members}
+        many: Counter[str] = Counter()
+        for device in counts.keys() & groups.keys():
+            many[groups[device]] += counts[device]
+        many.subtract(groups[each.device] for each in known if each.device in groups)
         own: dict[str, list[Began]] = {}
         for each in ordered:
             if each not in known and each.device in groups:
                 own.setdefault(groups[each.device], []).append(each)
         each_part = part / max(len(set(groups.values())), 1)
         for name in sorted(own):
-            found += _clusters(own[name], watched, each_part)
+            found += _clusters(own[name], watched, each_part, many[name])
     incidents = [_incident(members, chance, groups) for members, chance in found]
     return sorted(incidents, key=lambda each: (each.members[0].time, each.members[0].device))
 
 
 def _clusters(
-    ordered: Sequence[Began], watched: int, part: float, episodes: int | None = None
+    ordered: Sequence[Began], watched: int, part: float, episodes: int
 ) -> list[tuple[list[Began], float]]:
     """Return episodes that clusters cover whose bound is at most a probability, with the least."""
     span = span_of(watched)
     if span <= 0 or not ordered:
         return []
-    many = len(ordered) if episodes is None else episodes
-    mean = many * span / watched
+    mean = episodes * span / watched
     within: Counter[str] = Counter()
     found: list[tuple[int, int, float]] = []
     stop = 0
@@ -136,7 +140,7 @@ def _clusters(
         while stop < len(ordered) and ordered[stop].time - first.time <= span:
             within[ordered[stop].device] += 1
             stop += 1
-        bound = expected_clusters(many, mean, len(within))
+        bound = expected_clusters(episodes, mean, len(within))
         if len(within) >= LEAST_DEVICES and bound <= part:
             if found and start < found[-1][1]:
                 begin, _, least = found.pop()

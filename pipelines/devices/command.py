@@ -16,6 +16,7 @@ from kerneltrack.paths import exists, join
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.devices.faults import read_faults, with_names
+from pipelines.devices.groups import read_groups
 from pipelines.devices.incidents import incidents_now
 from pipelines.devices.metrics import FleetMetrics
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
@@ -56,13 +57,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    metrics = FleetMetrics()
+    metrics, groups = FleetMetrics(), _groups(args)
     with _source(args) as read, MetricsServer(args.serve) as server, Interruption() as interruption:
         say(f"metrics at {server.url}, until Ctrl-C")
         every = args.watch or SERVED_EVERY
 
         def show(lines: list[Line]) -> None:
-            server.show(metrics.text(lines, _open_incidents(args.folder, lines)))
+            server.show(metrics.text(lines, _open_incidents(args.folder, lines, groups)))
 
         return _follow(read, 0.0, every, interruption, show)
 
@@ -83,10 +84,16 @@ def _follow(
     return INTERRUPTED_EXIT
 
 
-def _open_incidents(folder: str | None, lines: list[Line]) -> list[Incident]:
+def _groups(args: argparse.Namespace) -> dict[str, str] | None:
+    return None if args.groups is None else read_groups(args.groups)
+
+
+def _open_incidents(
+    folder: str | None, lines: list[Line], groups: Mapping[str, str] | None
+) -> list[Incident]:
     """Return the incidents that are not over: those of a run, or what the lines say of them."""
     if folder is None:
-        return incidents_now(lines)
+        return incidents_now(lines, groups)
     return [each for each in incidents_of_run(folder, read_run(folder)) if each.open]
 
 
@@ -122,6 +129,7 @@ class _Shown:
         self._until = None if run is None else calibrated_from(run)
         self._clock = UTC_CLOCK if run is None else clock_of(run)
         self._json, self._csv = args.json, args.csv
+        self._groups = _groups(args)
         self._faults = faults_of_run(run or {}) or None
         if args.faults is not None:
             self._faults = read_faults(args.faults, args.folder)
@@ -152,7 +160,7 @@ class _Shown:
         listed = []
         if self._folder is not None:
             listed = listed_lines(self._folder, read_run(self._folder))
-        found = _open_incidents(self._folder, lines)
+        found = _open_incidents(self._folder, lines, self._groups)
         return [*listed, *lines_of_incidents(found, len(lines), self._clock)]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kerneltrack.fleet.devices import CHANGED, NORMAL, OFF
 from kerneltrack.monitor.incidents import LEAST_DEVICES, Began, incidents_of
@@ -13,7 +13,7 @@ from pipelines.report.data.incidents import Incident, incident_of
 from transforms.outputs import SILENT
 
 
-def incidents_now(lines: Sequence[Line]) -> list[Incident]:
+def incidents_now(lines: Sequence[Line], groups: Mapping[str, str] | None = None) -> list[Incident]:
     """Find the incidents of which a device is still off, in order of time.
 
     A devices topic has the newest episode of each device and how many there were. All of them
@@ -23,12 +23,14 @@ def incidents_now(lines: Sequence[Line]) -> list[Incident]:
 
     Args:
         lines: What is known of each device.
+        groups: The group of each device, or of some; None: all are one fleet.
 
     Cost: O(n log n) time and O(n) memory for n devices.
     """
     off = {line["model_id"] for line in lines if is_in_episode(line)}
     began = [_began(line) for line in lines if _counts(line)]
-    found = incidents_of(began, _watched(lines), episodes=sum(line["episodes"] for line in lines))
+    episodes = {line["model_id"]: line["episodes"] for line in lines}
+    found = incidents_of(began, _watched(lines), groups, episodes=episodes)
     shown = [
         incident_of(number, each.members, off, each.group, each.chance)
         for number, each in enumerate(found, 1)

@@ -6,6 +6,7 @@ import argparse
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED
+from pipelines.cli.command_line import path_name
 from pipelines.devices.text import state_of
 from pipelines.topics.options import add_brokers
 
@@ -45,6 +46,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="Name devices that are off after the known faults in this file (CSV or YAML): the "
         "name, device and episode of each, and the folder of its run, if it is another one.",
     )
+    add_groups(parser)
     parser.add_argument(
         "--watch",
         type=float,
@@ -61,6 +63,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of the groups of a live job's devices to a parser."""
+    parser.add_argument(
+        "--groups",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="Look for incidents of a live job in each site or kind, too: this file (CSV or YAML) "
+        "names the device and group of each. [default: all devices are one fleet]",
+    )
+
+
 def check(args: argparse.Namespace) -> None:
     """Check what no single flag says.
 
@@ -72,7 +86,7 @@ def check(args: argparse.Namespace) -> None:
     if args.folder is not None and args.topic is not None:
         raise ConfigError("--topic", args.topic, f"left out with the folder {args.folder}")
     if args.folder is not None:
-        for flag in ("brokers", "cluster", "client"):
+        for flag in ("brokers", "cluster", "client", "groups"):
             if getattr(args, flag):
                 raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
     if args.serve is not None:

@@ -11,6 +11,7 @@ from kerneltrack.monitor.likeness import KnownFault
 from pipelines.cli.command_line import FAILED_EXIT, INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
 from pipelines.devices.faults import read_faults
+from pipelines.devices.groups import read_groups
 from pipelines.job import say
 from pipelines.notify.deliver import Delivery
 from pipelines.notify.options import check, receivers_of
@@ -55,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
 def _topic(args: argparse.Namespace, outbox: Outbox, faults: Sequence[KnownFault]) -> Source:
     client = client_settings(args)
     if args.devices_topic is not None:
-        return DevicesSource(client, args.devices_topic, faults)
+        groups = None if args.groups is None else read_groups(args.groups)
+        return DevicesSource(client, args.devices_topic, faults, groups)
     return TopicSource(client, args.topic, args.output_format, outbox, faults)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.cli.command_line import path_name
+from pipelines.devices.options import add_groups
 from pipelines.notify.mail import NONE, STARTTLS, TLS, Mail
 from pipelines.notify.post import check_url
 from pipelines.notify.receivers import Alertmanager, Receiver, Webhook
@@ -54,6 +55,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="Name episodes after the known faults in this file, as `kerneltrack devices --faults` "
         "does.",
     )
+    add_groups(parser)
     parser.add_argument(
         "--state",
         required=True,
@@ -190,6 +192,8 @@ def check(args: argparse.Namespace) -> None:
         for flag in ("brokers", "cluster", "client"):
             if getattr(args, flag):
                 raise ConfigError(f"--{flag}", getattr(args, flag), "left out without a topic")
+    if args.groups is not None and args.devices_topic is None:
+        raise ConfigError("--groups", args.groups, "left out without --devices-topic")
     if args.follow is not None and not 0 < args.follow <= LONGEST_FOLLOW:
         raise ConfigError("--follow", args.follow, f"seconds, above 0, at most {LONGEST_FOLLOW:g}")
     if not 0 <= args.patience <= LONGEST_FOLLOW:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from kerneltrack.errors import DataError
@@ -139,16 +139,21 @@ class DevicesSource:
         client: Settings of librdkafka's clients.
         topic: The topic.
         faults: Known faults, after which episodes are named.
+        groups: The group of each device, or of some; None: all are one fleet.
     """
 
     def __init__(
-        self, client: dict[str, Any], topic: str, faults: Sequence[KnownFault] = ()
+        self,
+        client: dict[str, Any],
+        topic: str,
+        faults: Sequence[KnownFault] = (),
+        groups: Mapping[str, str] | None = None,
     ) -> None:
         """Assign its partitions."""
         # Kafka's client is not needed for a folder.
         from pipelines.devices.of_topic import DevicesTopic  # noqa: PLC0415
 
-        self._name, self._faults = topic, faults
+        self._name, self._faults, self._groups = topic, faults, groups
         self._topic = DevicesTopic(client, topic)
 
     def read(self, outbox: Outbox, again: bool) -> None:
@@ -161,7 +166,8 @@ class DevicesSource:
         lines = self._topic.read()
         notices = (notice_of_device(line, self._name, self._faults) for line in lines)
         found = [each for each in notices if each is not None]
-        outbox.replace(*with_incidents(found, incidents_now(lines), outbox.incidents()))
+        incidents = incidents_now(lines, self._groups)
+        outbox.replace(*with_incidents(found, incidents, outbox.incidents()))
 
     def close(self) -> None:
         """Close the consumer."""

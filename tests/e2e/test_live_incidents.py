@@ -51,6 +51,13 @@ class Plant:
         words = ("replay", str(path), *COLUMNS, *self.place, "--topic", TOPIC, "--times", "keep")
         assert main([*words, "--speed", "0", "--message-rows", "20"]) == 0
 
+    def groups(self) -> tuple[str, str]:
+        """The flag by which those that go off together are a hall."""
+        path = self._folder / "halls.csv"
+        hall = "".join(f"pump-{number},hall 1\n" for number in TOGETHER)
+        path.write_text(f"device,group\n{hall}pump-9,hall 2\n")
+        return "--groups", str(path)
+
     def _devices(self, *words: str) -> list[str]:
         self._capsys.readouterr()
         assert main(["devices", *self.place, "--topic", STATES, *words]) == 0
@@ -60,12 +67,12 @@ class Plant:
         lines = map(json.loads, self._devices("--json"))
         return {line["model_id"] for line in lines if line["state"] == "off"}
 
-    def incidents(self) -> list[str]:
-        return [line for line in self._devices() if line.startswith("incident:")]
+    def incidents(self, *words: str) -> list[str]:
+        return [line for line in self._devices(*words) if line.startswith("incident:")]
 
-    def notify(self, server: HttpServer) -> list[dict[str, Any]]:
+    def notify(self, server: HttpServer, *flags: str, state: str = "state") -> list[dict[str, Any]]:
         before = len(server.bodies)
-        words = ("--state", str(self._folder / "state"), "--webhook", server.url)
+        words = ("--state", str(self._folder / state), "--webhook", server.url, *flags)
         assert main(["notify", "--devices-topic", STATES, *self.place, *words]) == 0
         return list(server.bodies[before:])
 
@@ -93,6 +100,10 @@ def test_devices_that_go_off_together_are_one_line_and_one_message(
         (incident, *others) = sorted(plant.notify(server), key=lambda body: str(body["device"]))
         assert (incident["device"], incident["kind"]) == ("fleet", "incident")
         assert incident["summary"].endswith(f": {names}")
+        (of_hall,) = plant.incidents(*plant.groups())
+        assert of_hall == line.replace("devices went", "devices of hall 1 went")
+        bodies = plant.notify(server, *plant.groups(), state="by hall")
+        assert "hall 1" in {body["device"] for body in bodies}
         alone = {body["device"] for body in others}
         assert alone == together - members - early
         assert plant.notify(server) == []

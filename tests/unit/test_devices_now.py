@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor.likeness import KnownFault, channel, likeness
 from pipelines.cli.main import main
+from pipelines.devices.groups import read_groups
 from pipelines.devices.of_run import lines_of_run
 from pipelines.devices.of_topic import take
 from tests.e2e.jobs import environment
@@ -287,6 +288,7 @@ WRONG = {
     "both": (["out", "--topic", "t"], "left out with the folder out"),
     "brokers of a folder": (["out", "--brokers", "a:1"], "--brokers"),
     "a setting of a client of a folder": (["out", "--client", "a=b"], "--client"),
+    "groups of a folder": (["out", "--groups", "a.csv"], "--groups = 'a.csv': must be left out"),
     "no brokers": (["--topic", "t"], "--brokers"),
     "no time": (["out", "--watch", "0"], "seconds, above 0, at most 86400"),
     "a table and JSON": (["out", "--csv", "--json"], "left out with --json"),
@@ -355,6 +357,29 @@ def test_a_file_of_faults_is_refused_by_line(
     assert main(["devices", output, "--faults", str(tmp_path / "faults.csv")]) != 0
     assert error in capsys.readouterr().err
     assert main(["devices", "--topic", "t", "--faults", str(tmp_path / "faults.csv")]) != 0
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("device,hall\np1,a\n", "must have the columns device, group"),
+        ("device,group\np1,\n", "line 2, group = None: must be a text"),
+        ("device,group\np1,a\np2,a\np1,b\n", "line 4, group = 'b': must be 'a', its group in"),
+        ("device,group\n", "entries = 0"),
+    ],
+)
+def test_a_file_of_groups_is_refused_by_line(tmp_path: Path, text: str, error: str) -> None:
+    path = tmp_path / "groups.csv"
+    path.write_text(text)
+    with pytest.raises(DataError) as raised:
+        read_groups(str(path))
+    assert error in str(raised.value)
+
+
+def test_groups_are_written_as_lists_of_yaml_too(tmp_path: Path) -> None:
+    path = tmp_path / "groups.yaml"
+    path.write_text("- {device: p1, group: hall 1}\n- {device: 7, group: 2}\n")
+    assert read_groups(str(path)) == {"p1": "hall 1", "7": "2"}
 
 
 @pytest.mark.parametrize(

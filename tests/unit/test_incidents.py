@@ -182,6 +182,22 @@ def test_all_episodes_of_a_fleet_count_against_chance() -> None:
     assert not incidents_now([*together, *(device(f"fan-{n}", episodes=20) for n in range(8))])
 
 
+def test_groups_of_a_live_job_are_looked_at_by_themselves() -> None:
+    """A small hall whose devices fail is found in a fleet that has many episodes."""
+    hall = [off(number, 700 + number) for number in range(4)]
+    others = [device(f"fan-{n}", episodes=20) for n in range(12)]
+    groups = {line["model_id"]: "hall" for line in hall} | {"fan-1": "roof"}
+    assert incidents_now([*hall, *others]) == []
+    (found,) = incidents_now([*hall, *others], groups)
+    assert (found.group, found.devices) == ("hall", tuple(f"pump-{n}" for n in range(4)))
+    # Its own episodes count against chance.
+    busy = [{**line, "episodes": 60} for line in hall]
+    assert incidents_now([*busy, *others], groups) == []
+    # What belongs to an incident of the fleet is not told of twice.
+    (whole,) = incidents_now([*hall, *(device(f"fan-{n}") for n in range(12))], groups)
+    assert (whole.group, whole.devices) == ("hall", found.devices)
+
+
 def test_wrong_clocks_of_two_devices_make_no_incident() -> None:
     together = [off(number, at=20 + number) for number in range(3)]
     many = [device(f"fan-{n}", episodes=3, since=10) for n in range(8)]

@@ -456,6 +456,7 @@ SECRET = "".join(random.Random(1).choices(string.ascii_letters, k=20))
         (["--alertmanager", "http://a", "--brokers", "x:1"], "left out without a topic"),
         (["--alertmanager", "http://a", "--devices-topic", "x"], "DIR = 'run x': must be a run's"),
         (["--alertmanager", "http://a", "--output-format", "arrow"], "left out without --topic"),
+        (["--alertmanager", "http://a", "--groups", "x.csv"], "left out without --devices-topic"),
     ],
 )
 def test_bad_flags_are_one_line_without_secrets(
