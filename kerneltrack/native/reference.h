@@ -50,9 +50,6 @@ enum { WEIGHT_ABOVE, SUM_ABOVE, WEIGHT_BELOW, SUM_BELOW, SIDES };
 /* A change that an episode of a moving reference ends in lasts where more of the last rows are odd. */
 #define LASTING 0.5
 
-/* A change that an episode of a moving reference ends in lasts where more of the last rows are odd. */
-#define LASTING 0.5
-
 /* Places in a state's `counts`: rows seen; learned; scores kept, those that the calibration is made
 of, and how many are kept when the next is due; the row after which S last was low, the one that opened
 the episode (-1: none is open), the last surprising one and how many of these; episodes so far;
