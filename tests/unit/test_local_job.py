@@ -55,6 +55,7 @@ def test_a_topic_without_a_state_of_a_device_may_be_the_wrong_one(
         state=None,
         folder=None,
         topic="plant-episodes",
+        groups=None,
         watch=None,
         faults=None,
     )
