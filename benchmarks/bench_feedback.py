@@ -1,63 +1,71 @@
-"""What feedback mutes on made sites: how many false episodes are told again, which faults are lost.
+"""What feedback mutes and makes normal on made sites: false episodes told again, faults lost.
 
-    python -m benchmarks.bench_feedback --seeds 4 5 6
-    python -m benchmarks.bench_feedback --seeds 1 2 3 --likeness .5 .6 .7 .8 .9
+    python -m benchmarks.bench_feedback --habits --seeds 4 5 6
+    python -m benchmarks.bench_feedback --habits --seeds 1 2 3 --likeness .5 .6 .7 .8 .9
 
 Each site (60 machines, 60 days) has 24 that break. With `--habits` each machine has one of its own
 from day 20 on, such as being cleaned, which is no fault: one or two channels leave what is usual
-for 2 to 6 hours, every 3 to 6 days, by about as much each time. As soon as a false episode that was
-told of is over, somebody says so (`kerneltrack feedback ... false`); nobody says anything of
-others. An episode is false if it was noticed before its machine's fault, or its machine never
-breaks: one of a holiday or of an exchanged sensor is, too. It is told of unless each of its lines
-is muted. A fault is found by an episode that was noticed within ten days of it, and is told of
-within them with a line that names one of the fault's channels first.
+for 2 to 6 hours, every 3 to 6 days, by about as much each time. Every six hours somebody says of
+the false episodes that were told of and are over since that they were false, as by `kerneltrack
+feedback ... false --send`; nobody says anything of others. An episode is false if it was noticed
+before its machine's fault, or its machine never breaks: one of a holiday or of an exchanged sensor
+is, too. It is told of unless each of its lines is muted. A fault is found by an episode that was
+noticed within ten days of it, and is told of within them with a line that names one of the fault's
+channels first. `--muted-only`: rows of false episodes do not become normal.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from benchmarks.bench_site import MAKERS, OUTSIDE, track
+from benchmarks.bench_site import MAKERS
 from benchmarks.record import Table
 from benchmarks.site_truth import DAY, Site
+from kerneltrack.fleet.begin import begin_each
+from kerneltrack.fleet.model import Work
+from kerneltrack.fleet.run import run_models
 from kerneltrack.monitor import feedback
-from kerneltrack.monitor.feedback import FALSE, Feedback, Said
+from kerneltrack.monitor.feedback import FALSE, Feedback, Said, entry_of, told_with
 from kerneltrack.monitor.likeness import named_channels
-from kerneltrack.monitor.reference.episodes import Episode
-from pipelines.report.data.files import read_lines, read_run
+from kerneltrack.monitor.reference import Episode, ReferenceSpec
+from kerneltrack.monitor.reference.run import NOTHING_SAID
+from kerneltrack.trackers import OKFEBSpec
 
 STEP, MACHINES, DAYS, BROKEN = 300, 60, 60, 24
+SECOND = 10**9
 WITHIN = 10 * DAY
 HABITS_FROM = 20
 """Day."""
+ANSWERS_EVERY = 6 * 3600
+"""Seconds."""
+OUTSIDE = "outside"
+"""What all machines share."""
 WAYS = {
-    "auto": [*OUTSIDE["cause"], "--reference", "auto"],
-    "auto, without outside": [*OUTSIDE["without"], "--reference", "auto"],
-    "first": [*OUTSIDE["without"], "--reference", "first"],
+    "auto": ReferenceSpec(learning="auto", causes=(OUTSIDE,)),
+    "auto, without outside": ReferenceSpec(learning="auto"),
+    "first": ReferenceSpec(),
 }
-"""Flags of the jobs, by name; `outside` is what all machines share."""
-NEVER_MUTES = ("--least-deviation", "{}=1e-300")
-"""With rules an episode has lines while it is open, too."""
-COLUMNS = ("site, job, likeness", "false", "told with feedback", "faults found", "with feedback")
-Lines = list[Mapping[str, Any]]
+"""The references, by name."""
+COLUMNS = (
+    "site, reference, likeness",
+    *("false", "with feedback", "of these told", "faults found", "with feedback, faults found"),
+)
 
 
 class Ran(NamedTuple):
-    """A job on a site: its channels, and the lines of each machine's episodes, in order."""
+    """What came of a site: its channels, and the lines of each machine's episodes, in order."""
 
     site: Site
     channels: tuple[str, ...]
-    machines: dict[str, list[Lines]]
+    machines: dict[str, dict[int, list[Episode]]]
 
 
 def with_habits(site: Site, seed: int) -> Site:
@@ -84,91 +92,89 @@ def with_habits(site: Site, seed: int) -> Site:
     return site._replace(rows=rows)
 
 
-def run(site: Site, way: str) -> Ran:
-    """Run a job on a site."""
-    machines: dict[str, dict[int, Lines]] = defaultdict(lambda: defaultdict(list))
-    with tempfile.TemporaryDirectory() as folder:
-        place, output = Path(folder, "rows.parquet"), Path(folder, "out")
-        pq.write_table(site.rows, place)
-        rule = (NEVER_MUTES[0], NEVER_MUTES[1].format(site.channels[0]))
-        track(place, output, [*WAYS[way], *rule])
-        channels = read_run(str(output))["columns"]["features"]
-        lines = read_lines(str(output), "episodes")
-        for line in sorted(lines, key=lambda line: line["index"]):
-            machines[line["model_id"]][line["episode"]].append(line)
-    return Ran(site, tuple(channels), {name: [*own.values()] for name, own in machines.items()})
+def run(site: Site, way: str, *, answers: bool) -> Ran:
+    """Run the rows of a site, with people who answer or without."""
+    spec = WAYS[way]
+    channels = (*site.channels, *map(str, spec.causes))
+    people = Feedback((), channels)
+    work = Work(spec=OKFEBSpec(), reference=spec.placed(channels), feedback=people)
+    names = np.array(site.rows["machine"].to_pylist())
+    times = site.rows["time"].cast(pa.timestamp("ns", "UTC")).cast("int64").to_numpy()
+    rows = np.column_stack([site.rows[name].to_numpy() for name in channels])
+    keys = [*dict.fromkeys(names.tolist())]
+    own = [np.flatnonzero(names == key) for key in keys]
+    first = np.array([[each[0], each[0] + work.rows_to_start] for each in own])
+    models = begin_each(work, keys, rows, first[:, 0], first[:, 1])
+    ran = Ran(site, channels, defaultdict(lambda: defaultdict(list)))
+    ends = np.arange(times.min(), times.max() + 1, ANSWERS_EVERY * SECOND)[1:].tolist()
+    for since, end in zip([times.min(), *ends], [*ends, times.max() + 1], strict=True):
+        now = [each[(times[each] >= since) & (times[each] < end)] for each in own]
+        stops = np.cumsum([len(each) for each in now])
+        starts, which = np.r_[0, stops[:-1]], np.concatenate(now)
+        until = [np.inf if end > times.max() else -np.inf] * len(keys)
+        found = run_models(models, rows[which], times[which], starts, stops, until)
+        for place, episodes in found.episodes.items():
+            for each in episodes:
+                ran.machines[keys[place]][each.number].append(each)
+                if answers and each.closed:
+                    answer(people, ran, keys[place], each)
+    return ran
 
 
-def is_false(ran: Ran, machine: str, line: Mapping[str, Any]) -> bool:
+def answer(people: Feedback, ran: Ran, machine: str, episode: Episode) -> None:
+    """Say of an episode that is over that it was false, if it was and was told of."""
+    lines = ran.machines[machine][episode.number]
+    if not is_false(ran, machine, episode) or all(line.muted for line in lines):
+        return
+    deviations = [None if np.isnan(each) else each for each in episode.deviations.tolist()]
+    parts = named_channels(episode.shares.tolist(), deviations, ran.channels)
+    since, _, until, _ = episode.times
+    said = Said(machine, since, until, FALSE, until, episode.kind, tuple(parts))
+    known = people.told.get(machine, (b"",))[0]
+    people.tell(machine, told_with(known, json.dumps(entry_of(said)).encode()))
+
+
+def is_false(ran: Ran, machine: str, episode: Episode) -> bool:
     """Check whether an episode was noticed before its machine's fault."""
     fault = ran.site.faults.get(machine)
-    return fault is None or line["detected"] / 1e9 < fault.visible_since - 3600
+    return fault is None or episode.times[1] / SECOND < fault.visible_since - 3600
 
 
-def episode_of(line: Mapping[str, Any]) -> Episode:
-    """Return a line as the core has it."""
-    deviations = [np.nan if each is None else each for each in line["deviations"]]
-    return Episode(
-        number=line["episode"],
-        kind=line["kind"],
-        start=line["start_index"],
-        opened=line["detected_index"],
-        row=line["index"],
-        closed=line["state"] != "open",
-        last=line["last_index"],
-        severity=line["severity"],
-        peak=line["p"],
-        times=(line["start"], line["detected"], line["time"], line["last"]),
-        shares=np.array(line["shares"]),
-        deviations=np.array(deviations),
-    )
-
-
-def names_it(ran: Ran, machine: str, line: Mapping[str, Any]) -> bool:
+def names_it(ran: Ran, machine: str, episode: Episode) -> bool:
     """Check whether a line names a channel of its fault first; that of a false one may any."""
     fault = ran.site.faults.get(machine)
-    first = ran.channels[int(np.argmax(line["shares"]))]
-    return fault is None or is_false(ran, machine, line) or first in fault.channels
+    first = ran.channels[int(np.argmax(episode.shares))]
+    return fault is None or is_false(ran, machine, episode) or first in fault.channels
 
 
-def told_of(ran: Ran, machine: str, *, said: bool) -> list[tuple[bool, float, float]]:
+def told_of(ran: Ran, machine: str) -> list[tuple[bool, float, float]]:
     """Return of each episode of a machine whether it is false, and when it is noticed and told of.
 
-    Times are in seconds; that of one that is not told of is infinite. `said`: with feedback.
+    Times are in seconds; that of one that is not told of is infinite.
     """
-    found, known = [], list[Said]()
-    for lines in ran.machines.get(machine, []):
-        people, told = Feedback(tuple(known), ran.channels), np.inf
-        for line in lines:
-            if people.why_muted(machine, episode_of(line)) is None and names_it(ran, machine, line):
-                told = line["time"] / 1e9
-                break
-        last, false = lines[-1], is_false(ran, machine, lines[0])
-        found.append((false, lines[0]["detected"] / 1e9, told))
-        if said and false and np.isfinite(told) and last["state"] != "open":
-            parts = named_channels(last["shares"], last["deviations"], ran.channels)
-            kind, channels = last["kind"], tuple(parts)
-            known.append(
-                Said(machine, last["start"], last["time"], FALSE, last["time"], kind, channels)
-            )
+    found = []
+    for lines in ran.machines.get(machine, {}).values():
+        counts = [line for line in lines if not line.muted and names_it(ran, machine, line)]
+        told = counts[0].times[2] / SECOND if counts else np.inf
+        found.append((is_false(ran, machine, lines[0]), lines[0].times[1] / SECOND, told))
     return found
 
 
 class Came(NamedTuple):
-    """What came of jobs: false episodes, those told of; faults, and days until each was told of."""
+    """What came of sites: false episodes, those told of, and days until each fault was told of."""
 
     false: int
     told: int
     delays: list[float]
 
 
-def judge(jobs: Sequence[Ran], *, said: bool) -> Came:
-    """Pool what came of jobs, with feedback or without."""
+def judge(sites: Sequence[Ran]) -> Came:
+    """Pool what came of sites."""
     false = told = 0
     delays = []
-    for ran in jobs:
+    for ran in sites:
         for machine in {*ran.machines, *ran.site.faults}:
-            found = told_of(ran, machine, said=said)
+            found = told_of(ran, machine)
             false += sum(is_one for is_one, *_ in found)
             told += sum(is_one and np.isfinite(when) for is_one, _, when in found)
             fault = ran.site.faults.get(machine)
@@ -197,21 +203,24 @@ def main() -> int:
     parser.add_argument("--ways", nargs="+", choices=[*WAYS], default=[*WAYS])
     parser.add_argument("--habits", action="store_true", help="of each machine")
     parser.add_argument("--likeness", type=float, nargs="+", default=[feedback.LEAST_LIKENESS])
+    parser.add_argument("--muted-only", action="store_true", help="learn no rows")
     args = parser.parse_args()
+    if args.muted_only:
+        Feedback.said_of = lambda *_: NOTHING_SAID  # type: ignore[method-assign]
     table = Table("reference", "feedback", COLUMNS)
     for maker in args.makers:
         for way in args.ways:
-            jobs = []
-            for seed in args.seeds:
-                site = MAKERS[maker].make(seed, MACHINES, DAYS, STEP, BROKEN)
-                jobs.append(run(with_habits(site, seed) if args.habits else site, way))
-            before = judge(jobs, said=False)
+            sites = [MAKERS[maker].make(each, MACHINES, DAYS, STEP, BROKEN) for each in args.seeds]
+            if args.habits:
+                pairs = zip(sites, args.seeds, strict=True)
+                sites = [with_habits(site, seed) for site, seed in pairs]
+            before = judge([run(site, way, answers=False) for site in sites])
             for least in args.likeness:
                 feedback.LEAST_LIKENESS = least
-                after = judge(jobs, said=True)
-                share = f"{after.told} ({after.told / max(before.false, 1):.0%})"
+                after = judge([run(site, way, answers=True) for site in sites])
+                share = f"{after.told} ({after.told / max(before.told, 1):.0%})"
                 found = found_of(before.delays), found_of(after.delays)
-                table.add(f"{maker}, {way}, {least:g}", before.false, share, *found)
+                table.add(f"{maker}, {way}, {least:g}", before.told, after.false, share, *found)
     return 0
 
 

@@ -264,6 +264,7 @@ def reopened(
     *,
     learn: bool,
     quiet: BoolArray,
+    said: IntArray,
 ) -> list[Episode]:
     """Return episodes as they are at rows at which they have been open for a while.
 
@@ -273,8 +274,9 @@ def reopened(
         rows: (n, D) the rows.
         found_episodes: Episodes that were opened or closed in them; indexes by the reference.
         stamps: (n,) times, ns, None without.
-        learn: As of `reference.update`.
+        learn: As of `reference.update`, as is `said`.
         quiet: (n,) which rows passed the reference by.
+        said: See `learn`.
     """
     first = int(before.tables.counts[reference.SEEN])
     opened = {each.number: each.opened for each in found_episodes}
@@ -297,7 +299,8 @@ def reopened(
                 state = reference.pass_by(state, stop - begin)
                 continue
             times = None if stamps is None else stamps[part]
-            state, _, _ = reference.update(spec, state, rows[part], times, learn=learn)
+            given = spec, state, rows[part], times
+            state, _, _ = reference.update(*given, learn=learn, said=said)
         still, start = reference.open_episode(spec, state), place + 1
         if still is not None:
             found.append(still)

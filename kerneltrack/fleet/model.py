@@ -17,6 +17,7 @@ from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.moving import MovingWindow, WindowState
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
+from kerneltrack.monitor.reference.run import NOTHING_SAID
 from kerneltrack.monitor.rules import Rules
 from kerneltrack.snapshots.header import AboutWriter
 from kerneltrack.snapshots.references import GivenReferences
@@ -86,6 +87,10 @@ class Work:
         if why is None and self.feedback is not None:
             why = self.feedback.why_muted(key, episode)
         return episode._replace(muted=why)
+
+    def said_of(self, key: str) -> IntArray:
+        """Return what people said of a model's episodes, as of `reference.update`."""
+        return NOTHING_SAID if self.feedback is None else self.feedback.said_of(key)
 
     @property
     def rows_to_start(self) -> int:

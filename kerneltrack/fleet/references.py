@@ -155,7 +155,11 @@ def _refer(
     before = [part[which] for part in blocks] if spec.accept_after else []
     some = np.flatnonzero(~one_by_one)
     given = starts[some], stops[some], times
-    watched = references.go_on(spec, blocks, rows, *given, models=which[some], learn=learn)
+    said = [models.work.said_of(models.keys[model]) for model in which.tolist()]
+    told = [said[at] for at in some.tolist()]
+    watched = references.go_on(
+        *(spec, blocks, rows, *given), models=which[some], learn=learn, said=told
+    )
     episodes = {
         int(which[some[at]]): own_episodes
         for at, own_episodes in enumerate(watched.episodes)
@@ -172,7 +176,9 @@ def _refer(
         if state is None:
             continue
         known = None if stamps is None else times[own]
-        after, scores, own_episodes = reference.update(spec, state, rows[own], known, learn=learn)
+        after, scores, own_episodes = reference.update(
+            *(spec, state, rows[own], known), learn=learn, said=said[at]
+        )
         models.put_reference(place, after)
         for column, part in zip(watched.scores.columns, scores.columns, strict=True):
             column[own] = part

@@ -44,6 +44,7 @@ class Results:
         devices: What is known of a device, a line for each change.
         snapshots: The models' bytes at the boundaries that were passed.
         without_mode: Rows of modes that references have no room for.
+        false_learned: False episodes whose rows references have learned.
         idle: Rows that do not meet the condition while which rows are judged.
         calls: Rounds with rows: calls of the trackers.
         models_called: Models with rows in these, added up.
@@ -58,6 +59,7 @@ class Results:
     devices: dict[int, list[Device]] = dataclasses.field(default_factory=_lists)
     snapshots: dict[int, list[bytes]] = dataclasses.field(default_factory=_lists)
     without_mode: int = 0
+    false_learned: int = 0
     idle: int = 0
     calls: int = 0
     models_called: int = 0

@@ -404,6 +404,7 @@ class _Rounds:
         if self._modes is not None:
             rows = with_modes(spec, rows, valid.of(self._modes))
         unplaced = references.unplaced_rows(spec, models.width, models.reference)
+        learned = references.learned_episodes(spec, models.width, models.reference)
         if self._work.devices or self._work.mutes:
             lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
             known = ((model, models.reference_of(model)) for model in lasts.tolist())
@@ -417,6 +418,8 @@ class _Rounds:
         found = refer_each(models, valid.which, rows, valid.starts, valid.stops, valid.stamps, idle)
         more = references.unplaced_rows(spec, models.width, models.reference)
         self._found.without_mode += more - unplaced
+        more = references.learned_episodes(spec, models.width, models.reference)
+        self._found.false_learned += more - learned
         if valid.places is None:
             self._found.scores = found.scores
         else:
@@ -491,6 +494,7 @@ class _Rounds:
                     None if valid.stamps is None else valid.stamps[own],
                     learn=not self._work.frozen,
                     quiet=quiet if found.quiet is None else found.quiet[own],
+                    said=self._work.said_of(self._models.keys[model]),
                 )
                 if episodes:
                     again[model] = episodes

@@ -1,8 +1,9 @@
 """What people said of episodes: which were false, so that later ones like them are muted.
 
-Feedback changes nothing of what is measured or learned. Like a rule it says of each line of an
-episode whether it is *muted*: of the episodes of the same device that people spoke of, the one that
-it is most like was false. A line counts what was said of moments of event time up to its row's.
+Like a rule, feedback says of each line of an episode whether it is *muted*: of the episodes of the
+same device that people spoke of, the one that it is most like was false. A line counts what was
+said of moments of event time up to its row's. A reference that moves learns the rows of false
+episodes (`kerneltrack.monitor.reference`); nothing else that is measured or learned depends on it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC
 from kerneltrack.monitor.entries import texts_of
 from kerneltrack.monitor.likeness import KnownFault, likeness, named_channels
 from kerneltrack.monitor.reference.episodes import Episode
+from kerneltrack.monitor.reference.run import NOTHING_SAID
 from kerneltrack.monitor.reference.spec import RECOVERED
 from kerneltrack.monitor.spans import parse_moment
 
@@ -113,6 +116,14 @@ class Feedback:
             ConfigError: for bytes that are something else.
         """
         return read_told(told, self.channels)
+
+    def said_of(self, device: str) -> IntArray:
+        """Return what was said of a device's episodes, as of `reference.update`."""
+        entries = [*self._by_device.get(device, ()), *self.told.get(device, (b"", ()))[1]]
+        if not entries:
+            return NOTHING_SAID
+        lines = [(each.since, each.until, each.start, each.verdict == FALSE, 0) for each in entries]
+        return np.array(lines, np.int64)
 
     @cached_property
     def _by_device(self) -> dict[str, list[Said]]:

@@ -533,8 +533,10 @@ typedef struct {
   flags turned;
   mat former;
   ints compared;
+  int_table episodes;
+  mat episode_sums;
 } reference_state;
-KT_WORDS(reference_state, 94);
+KT_WORDS(reference_state, 100);
 
 /* EpisodeRoom: Arrays that a call fills, one entry an episode that was opened, changed or closed.
 */

@@ -119,6 +119,17 @@ and its time. */
 enum { FORMER_OF, TO_KEEP, COMPARED, USUAL, CHANGED, CHANGED_TIME, FORMER_NUMBERS };
 #define LEAST_COMPARED 3
 
+/* Of an episode of a reference that moves: its number (0: the place is free), since when and until when it was,
+ns, whether people said that it was false, rows whose sums are kept, and the mode that these are of. In the row
+behind them: episodes whose rows have become normal. Its sums: rows by the hour of the day, m as it began, then
+Σ(e - m) and the lower triangle of Σ(e - m)(e - m)ᵀ, one row after the other. */
+enum { KEPT_NUMBER, KEPT_SINCE, KEPT_UNTIL, KEPT_FALSE, KEPT_ROWS, KEPT_MODE, KEPT_NUMBERS };
+enum { KEPT_LEARNED };
+
+/* What people said of episodes: since when and until when they were, ns; from when on it counts; whether they were
+false; whether all that were between these times are meant, or the one that began then, to a microsecond. */
+enum { SAID_SINCE, SAID_UNTIL, SAID_FROM, SAID_FALSE, SAID_OF_ALL };
+
 /* The kernel subspace's stored rows, scaled, and γ of its kernel exp(-‖x - s‖²/γ). */
 typedef struct {
   mat support;
@@ -232,10 +243,10 @@ void note_episode(const reference_state *state, int64_t row, int64_t time, int c
 double rate_of(const reference_settings *settings, const reference_state *state);
 
 /* Hold rows of the open block against a reference that moves; as `watch_rows`. `locals`: the times as clocks
-there show them. O(E²) a row */
+there show them; `said`: what people said of episodes. O(E²) a row */
 int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
-                   const int64_t *times, const int64_t *locals, reference_outputs *out,
-                   int64_t done, reference_episodes *episodes, int64_t before);
+                   const int64_t *times, const int64_t *locals, const int_table *said,
+                   reference_outputs *out, int64_t done, reference_episodes *episodes, int64_t before);
 
 /* Learn a whole block's good rows, their scores and the excursions of evidence; false where memory is short.
 O(128E² + E³) */

@@ -45,6 +45,8 @@ alone is seen, too. */
 #define HOUR_FLOOR 0.05
 #define HOURS 24
 #define HOUR_NS 3600000000000
+/* What people said of an episode names its begin to a microsecond, ns. */
+#define MICROSECOND 1000
 /* Rows that a memory in time has, at least and at most; where rows have no times. */
 #define LEAST_MEMORY 1024.0
 #define MOST_MEMORY 1e7
@@ -59,6 +61,11 @@ alone is seen, too. */
 week is otherwise missed by the threshold; those of the hours later, because an hour is new for days. */
 #define REHEARSED_PART 8
 #define REHEARSED_PART_OF_HOURS 2
+/* Channels that a row of an episode is blamed on, at most; how often a row of one that was false counts, and how
+much further its like may be. */
+#define MOST_BLAMED 3
+#define FALSE_COUNTS 6.0
+#define FALSE_FURTHER 1.5
 
 static int64_t streams_of(const reference_state *state) { return state->evidences.rows; }
 
@@ -362,11 +369,9 @@ static double hour_score(const reference_state *state, const double *row, int64_
   return largest;
 }
 
-/* e, y and v of the row at a place of the open block; of each channel, by how much d would fall. */
-static void measure_row(const reference_settings *settings, const reference_state *state,
-                        moving_work *work, int64_t place) {
+/* e, y and v of `ordered`; of each channel, by how much d would fall. */
+static void measure_ordered(const reference_state *state, moving_work *work) {
   int64_t size = state->mean.size;
-  embed(state, settings->lags, place, work->ordered);
   for (int64_t k = 0; k < size; k++) work->e[work->places[k]] = work->ordered[k];
   /* What comes behind the causes in y is what they leave of the rest. */
   whiten(state, work->e, work->y);
@@ -377,13 +382,25 @@ static void measure_row(const reference_settings *settings, const reference_stat
     work->scores[1 + channel] = sqrt(gain_of(state, work, channel));
 }
 
+/* The same of the row at a place of the open block. */
+static void measure_row(const reference_settings *settings, const reference_state *state,
+                        moving_work *work, int64_t place) {
+  embed(state, settings->lags, place, work->ordered);
+  measure_ordered(state, work);
+}
+
+/* d of the row that was measured. */
+static double distance_of(const reference_state *state, const moving_work *work) {
+  return sqrt(dot(work->y + work->given, work->y + work->given, state->mean.size - work->given));
+}
+
 /* The scores of the row at a place of the open block, and its hour, kept for the end of the block. */
 static void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
                       int64_t place, int64_t time, int64_t local) {
-  int64_t many = streams_of(state), rest = state->mean.size - work->given;
+  int64_t many = streams_of(state);
   const double *row = row_of(&state->rows, settings->lags - 1 + place);
   measure_row(settings, state, work, place);
-  work->scores[0] = sqrt(dot(work->y + work->given, work->y + work->given, rest));
+  work->scores[0] = distance_of(state, work);
   int64_t hour = hour_of(settings, time, local);
   double seen = (double)time - (double)state->times.at[FIRST_TIME];
   work->scores[many - 1] = hour_score(state, row, hour, seen);
@@ -621,6 +638,44 @@ static int count_odd(reference_state *state, const moving_work *work, int64_t la
   return !(evidence[MOVING_SUM] > 0.0) || evidence[MOVING_TOP] - evidence[MOVING_SUM] > ENOUGH;
 }
 
+/* What is kept of an episode. */
+static int64_t *kept_of(const reference_state *state, int64_t place) {
+  return state->episodes.at + place * state->episodes.columns;
+}
+
+/* Keep an episode that has just opened by a row of a mode, in the place of an older one. */
+static void keep_episode(reference_state *state, int64_t mode) {
+  int64_t number = state->counts.at[EPISODES];
+  int64_t *kept = kept_of(state, number % state->episode_sums.rows);
+  kept[KEPT_NUMBER] = number;
+  kept[KEPT_SINCE] = state->times.at[ZERO_TIME];
+  kept[KEPT_UNTIL] = kept[KEPT_FALSE] = kept[KEPT_ROWS] = 0;
+  kept[KEPT_MODE] = mode;
+}
+
+/* Whether an episode is open, by what is kept of it. */
+static int is_open(const reference_state *state, const int64_t *kept) {
+  return state->counts.at[OPENED] >= 0 && kept[KEPT_NUMBER] == state->counts.at[EPISODES];
+}
+
+/* Whether an episode is meant by what people said. */
+static int is_meant(const reference_state *state, const int64_t *kept, const int64_t *said) {
+  int64_t since = kept[KEPT_SINCE];
+  if (!said[SAID_OF_ALL]) return since >= said[SAID_SINCE] && since < said[SAID_SINCE] + MICROSECOND;
+  return since <= said[SAID_UNTIL] && (is_open(state, kept) || kept[KEPT_UNTIL] >= said[SAID_SINCE]);
+}
+
+/* What people said of the episodes that are kept, up to the time of a row: of two things the last one counts. */
+static void hear(reference_state *state, const int_table *said, int64_t time) {
+  for (int64_t place = 0; place < state->episode_sums.rows; place++) {
+    int64_t *kept = kept_of(state, place);
+    for (int64_t i = 0; i < said->rows && kept[KEPT_NUMBER] > 0; i++) {
+      const int64_t *one = said->at + i * said->columns;
+      if (one[SAID_FROM] <= time && is_meant(state, kept, one)) kept[KEPT_FALSE] = one[SAID_FALSE];
+    }
+  }
+}
+
 /* An episode is over: the device has changed to stay, or has come back from such a change, or neither. */
 static void settle_change(reference_state *state) {
   int64_t *compared = state->compared.at;
@@ -634,7 +689,9 @@ static void settle_change(reference_state *state) {
 
 /* An episode is over: its height counts, and all evidence begins anew. Where its rows are as odd as they were,
 they are soon what is normal: what was so before is kept. */
-static void close_episode(reference_state *state, int64_t mode) {
+static void close_episode(reference_state *state, int64_t mode, int64_t time) {
+  int64_t *kept = kept_of(state, state->counts.at[EPISODES] % state->episode_sums.rows);
+  if (is_open(state, kept)) kept[KEPT_UNTIL] = time;
   if (state->reals.at[LEVEL] > LASTING) state->compared.at[TO_KEEP] = mode + 1;
   book_height(state, status_of(state)[WHICH]);
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
@@ -644,10 +701,16 @@ static void close_episode(reference_state *state, int64_t mode) {
   state->counts.at[OPENED] = -1;
 }
 
+/* The episodes that the open block's rows were left out for. */
+static double *left_out(const reference_state *state) {
+  return row_of(&state->measured, state->measured.rows - 1);
+}
+
 /* Rows of the open block from the one that an episode began with, or the last gap ended, up to a place, are
 not learned. */
 static void leave_out(reference_state *state, int64_t base, int64_t first, int64_t place) {
   for (int64_t i = place; i >= 0 && base - first + i >= state->counts.at[ZERO]; i--) {
+    if (state->good.at[i]) left_out(state)[i] = (double)state->counts.at[EPISODES];
     state->good.at[i] = 0;
     if (state->fresh.at[i]) break;
   }
@@ -796,8 +859,8 @@ static int score_and_weigh(const reference_settings *settings, reference_state *
 }
 
 int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
-                   const int64_t *times, const int64_t *locals, reference_outputs *out,
-                   int64_t done, reference_episodes *episodes, int64_t before) {
+                   const int64_t *times, const int64_t *locals, const int_table *said,
+                   reference_outputs *out, int64_t done, reference_episodes *episodes, int64_t before) {
   int64_t *counts = state->counts.at, base = counts[SEEN], first = next_place(state), found = 0;
   arena scratch = {0};
   lay_lanes(&scratch, state);
@@ -805,6 +868,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
   lane *lanes = lay_lanes(&scratch, state);
   for (int64_t n = 0; n < rows->rows; n++) {
     int64_t row = base + n, place = first + n;
+    hear(state, said, times[n]);
     int64_t mode = place_row(settings, state, row_of(rows, n), row, place, times[n]);
     const double *scaled = row_of(&state->rows, settings->lags - 1 + place);
     state->good.at[place] = 0;
@@ -831,13 +895,14 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
                              done + n);
     if (status_of(state)[ARMED] && has_p(state, mode))
       out->evidence.at[done + n] = most_evidence(state);
+    if (told > 0) keep_episode(state, mode);
     if (counts[OPENED] >= 0) leave_out(state, base, first, place);
     if (told > 0) blame_first_rows(settings, own, &one->work, mode, row, place);
     if (told > 0) compare_first_rows(settings, own, &one->work, mode, row, place);
     if (counts[OPENED] >= 0 && one->scored) compare_row(settings, own, &one->work, mode, place);
     if (told < 0) settle_change(state);
     if (told != 0) note_episode(state, row, times[n], told < 0, before + found++, episodes);
-    if (told < 0) close_episode(state, mode);
+    if (told < 0) close_episode(state, mode, times[n]);
   }
   give_back(&scratch);
   return found;
@@ -968,10 +1033,17 @@ static void forget_waiting(part *of) {
   *of->waiting = 0;
 }
 
-/* Learn what waited, with a memory; m and the scatter about it, and W anew. O(E³) */
-static int learn_waiting(const reference_settings *settings, part *of, double memory) {
+/* What was learned fades to what the memory holds. */
+static void fade_learned(part *of, double memory) {
+  if ((double)*of->learned <= memory) return;
+  scale_all(of->state.scatter.at, memory / (double)*of->learned, of->state.scatter.rows * of->state.mean.size);
+  *of->learned = (int64_t)memory;
+}
+
+/* W anew, of the scatter of the rows learned. O(E³) */
+static int find_whitener(const reference_settings *settings, part *of) {
   reference_state *state = &of->state;
-  int64_t size = state->mean.size, *learned = of->learned;
+  int64_t size = state->mean.size;
   arena scratch = {0};
   table(&scratch, size, size);
   table(&scratch, size, size);
@@ -980,19 +1052,7 @@ static int learn_waiting(const reference_settings *settings, part *of, double me
   mat half = table(&scratch, size, size), other = table(&scratch, size, size);
   int64_t *places = wholes(&scratch, size);
   order_causes(state, places);
-  if ((double)*learned > memory) {
-    scale_all(state->scatter.at, memory / (double)*learned, size * size);
-    *learned = (int64_t)memory;
-  }
-  *learned += *of->waiting;
-  double all = (double)most_of(*learned, 1), trace = 0.0;
-  const double *sum = state->waiting.at;
-  for (int64_t i = 0; i < size; i++) {
-    double *row = row_of(&state->scatter, i);
-    add_scaled(row, 1.0, row_of(&state->waiting, 1 + i), i + 1);
-    add_scaled(row, -sum[i] / all, sum, i + 1);
-  }
-  add_scaled(state->mean.at, 1.0 / all, sum, size);
+  double all = (double)most_of(*of->learned, 1), trace = 0.0;
   for (int64_t i = 0; i < size; i++) {
     for (int64_t j = 0; j <= i; j++) {
       int64_t a = places[i], b = places[j];
@@ -1003,6 +1063,24 @@ static int learn_waiting(const reference_settings *settings, part *of, double me
   double lift = larger(settings->ridge * trace / (double)size, 1e-12);
   inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
   give_back(&scratch);
+  return 1;
+}
+
+/* Learn what waited, with a memory; m and the scatter about it, and W anew. O(E³) */
+static int learn_waiting(const reference_settings *settings, part *of, double memory) {
+  reference_state *state = &of->state;
+  int64_t size = state->mean.size;
+  fade_learned(of, memory);
+  *of->learned += *of->waiting;
+  double all = (double)most_of(*of->learned, 1);
+  const double *sum = state->waiting.at;
+  for (int64_t i = 0; i < size; i++) {
+    double *row = row_of(&state->scatter, i);
+    add_scaled(row, 1.0, row_of(&state->waiting, 1 + i), i + 1);
+    add_scaled(row, -sum[i] / all, sum, i + 1);
+  }
+  add_scaled(state->mean.at, 1.0 / all, sum, size);
+  if (!find_whitener(settings, of)) return 0;
   forget_waiting(of);
   return 1;
 }
@@ -1053,6 +1131,198 @@ static int end_part(const reference_settings *settings, reference_state *state, 
   return 1;
 }
 
+/* Where an episode's sums are: rows by hour; of each channel the rows it was blamed for, its values in all rows and
+their squares, and the lower triangle of Σδδᵀ, δ being how far its entries were above what the others make of
+them. */
+typedef struct {
+  double *hours, *blamed, *first, *second, *products;
+} episode_sums;
+
+static episode_sums sums_at(const reference_state *state, int64_t place) {
+  double *at = row_of(&state->episode_sums, place);
+  int64_t width = state->rows.columns;
+  return (episode_sums){at, at + HOURS, at + HOURS + width, at + HOURS + 2 * width, at + HOURS + 3 * width};
+}
+
+/* The Σδδᵀ of a channel: the lower triangle, row by row. */
+static double *products_of(const reference_state *state, const episode_sums *sums, int64_t channel) {
+  int64_t own = state->whitener.columns / state->rows.columns;
+  return sums->products + channel * own * (own + 1) / 2;
+}
+
+/* Take out of the row that was measured what a channel is above what the others make of it, and add it to the sums
+of an episode. */
+static void take_out(const reference_state *state, moving_work *work, const episode_sums *sums,
+                     int64_t channel) {
+  int64_t width = state->rows.columns, own = state->mean.size / width;
+  double usual, *products = products_of(state, sums, channel);
+  distance_above(state, work, channel, &usual);
+  sums->blamed[channel] += 1.0;
+  for (int64_t i = 0; i < own; i++) {
+    work->ordered[i * width + channel] -= work->part[i];
+    for (int64_t j = 0; j <= i; j++) products[i * (i + 1) / 2 + j] += work->part[i] * work->part[j];
+  }
+}
+
+/* Add the row at a place of the open block to the sums of an episode: those channels are blamed without which
+it is usual, one after the other. O(E²) each */
+static void add_to_episode(const reference_settings *settings, reference_state *state, moving_work *work,
+                           int64_t kept_at, int64_t place) {
+  int64_t *kept = kept_of(state, kept_at), width = state->rows.columns;
+  episode_sums sums = sums_at(state, kept_at);
+  if (kept[KEPT_ROWS]++ == 0) fill(sums.hours, 0.0, state->episode_sums.columns);
+  double hour = row_of(&state->measured, streams_of(state))[place];
+  if (hour >= 0.0 && hour < HOURS) sums.hours[(int64_t)hour] += 1.0;
+  const double *row = row_of(&state->rows, settings->lags - 1 + place);
+  for (int64_t d = 0; d < width; d++) {
+    sums.first[d] += row[d];
+    sums.second[d] = fma(row[d], row[d], sums.second[d]);
+  }
+  measure_row(settings, state, work, place);
+  for (int taken = 0; taken < MOST_BLAMED; taken++) {
+    int64_t worst = worst_channel(state, work);
+    if (!(work->scores[1 + worst] > work->of.begin[1 + worst])) return;
+    take_out(state, work, &sums, worst);
+    measure_ordered(state, work);
+  }
+}
+
+/* Add the rows of the open block that were left out to the sums of their episodes. */
+static int add_to_episodes(const reference_settings *settings, reference_state *state) {
+  arena scratch = {0};
+  lay_lanes(&scratch, state);
+  if (!take_block(&scratch)) return 0;
+  lane *lanes = lay_lanes(&scratch, state);
+  for (int64_t place = 0; place < state->good.size; place++) {
+    double number = left_out(state)[place];
+    int64_t mode = mode_at(state, place);
+    for (int64_t at = 0; at < state->episode_sums.rows && number > 0.0 && mode != NO_MODE; at++) {
+      const int64_t *kept = kept_of(state, at);
+      if ((double)kept[KEPT_NUMBER] != number || kept[KEPT_MODE] != mode) continue;
+      lane *one = lane_of(settings, state, lanes, mode);
+      if (one->scored) add_to_episode(settings, &one->of.state, &one->work, at, place);
+    }
+  }
+  give_back(&scratch);
+  return 1;
+}
+
+/* Mean square of a stream's scores. */
+static double mean_square(const double *tally, int64_t bins) {
+  double total = 0.0, sum = 0.0;
+  for (int64_t bin = 0; bin < bins; bin++) {
+    double middle = 0.5 * (edge_of(bin, SCORE_LOWEST) + edge_of(bin + 1, SCORE_LOWEST));
+    total += tally[bin];
+    sum = fma(tally[bin] * middle, middle, sum);
+  }
+  return sum / larger(total, 1e-9);
+}
+
+/* Count the scores that an episode's rows have under what is learned now, each stream's by its root mean square:
+that of all rows, and what the channels' distances add. The columns of a factor of a channel's Σδδᵀ are as many
+rows that have it for their sum. O(E³) */
+static int count_scores(part *of, const episode_sums *sums, int64_t rows) {
+  reference_state *state = &of->state;
+  int64_t width = state->rows.columns, own = state->mean.size / width, many = streams_of(state);
+  arena scratch = {0};
+  lay_work(&scratch, state);
+  table(&scratch, own, own);
+  table(&scratch, own, own);
+  reals(&scratch, own);
+  reals(&scratch, many);
+  if (!take_block(&scratch)) return 0;
+  moving_work work = lay_work(&scratch, state);
+  mat products = table(&scratch, own, own), factor = table(&scratch, own, own);
+  double *rest = reals(&scratch, own), *squares = reals(&scratch, many);
+  work.given = order_causes(state, work.places);
+  find_factors(state, &work);
+  for (int64_t stream = 0; stream < many - 1; stream++)
+    squares[stream] = mean_square(row_of(&state->tally, stream), state->tally.columns);
+  for (int64_t channel = 0; channel < width; channel++) {
+    if (!(sums->blamed[channel] > 0.0)) continue;
+    const double *from = products_of(state, sums, channel);
+    for (int64_t i = 0; i < own; i++)
+      for (int64_t j = 0; j <= i; j++)
+        row_of(&products, i)[j] = row_of(&products, j)[i] = from[i * (i + 1) / 2 + j] / (double)rows;
+    semidefinite_factor(&products, rest, &factor);
+    for (int64_t column = 0; column < own; column++) {
+      fill(work.ordered, 0.0, state->mean.size);
+      for (int64_t i = 0; i < own; i++) work.ordered[i * width + channel] = row_of(&factor, i)[column];
+      measure_ordered(state, &work);
+      work.scores[0] = distance_of(state, &work);
+      for (int64_t stream = 0; stream < many - 1; stream++)
+        squares[stream] = fma(work.scores[stream], work.scores[stream], squares[stream]);
+    }
+  }
+  for (int64_t stream = 0; stream < many - 1; stream++) {
+    double *tally = row_of(&state->tally, stream), score = FALSE_FURTHER * sqrt(squares[stream]);
+    tally[bin_of(score, SCORE_LOWEST, state->tally.columns)] += FALSE_COUNTS * (double)rows;
+  }
+  give_back(&scratch);
+  return 1;
+}
+
+/* Learn what the channels were like in an episode at its hours, at each of them as on the whole. */
+static void learn_hours(part *of, const episode_sums *sums, int64_t rows) {
+  reference_state *state = &of->state;
+  int64_t width = state->rows.columns, last = streams_of(state) - 1;
+  for (int64_t hour = 0; hour < HOURS; hour++) {
+    double here = sums->hours[hour], largest = 0.0, now[3];
+    if (!(here > 0.0)) continue;
+    for (int64_t d = 0; d < width; d++) {
+      double first = sums->first[d] / (double)rows, second = sums->second[d] / (double)rows;
+      double *known = row_of(&state->hours, hour) + 3 * d;
+      known[0] += here;
+      known[1] = fma(here, first, known[1]);
+      known[2] = fma(here, second, known[2]);
+      if (state->causes.at[d]) continue;
+      hour_sums(state, hour, d, now);
+      double mean = now[1] / now[0], spread = larger(now[2] / now[0] - mean * mean, 0.0);
+      double square = larger(second - mean * (2.0 * first - mean), 0.0);
+      largest = larger(largest, square / (spread + HOUR_FLOOR * HOUR_FLOOR));
+    }
+    row_of(&state->tally, last)[bin_of(sqrt(largest), SCORE_LOWEST, state->tally.columns)] += here;
+  }
+}
+
+/* Learn an episode that was false: how far its channels were above what the others make of them may come again,
+of ties between channels it says nothing. O(E³) */
+static int learn_episode(const reference_settings *settings, reference_state *state, int64_t at,
+                         double memory) {
+  int64_t *kept = kept_of(state, at), rows = kept[KEPT_ROWS], width = state->rows.columns;
+  part of = part_of(state, kept[KEPT_MODE]);
+  int64_t own = of.state.mean.size / width;
+  episode_sums sums = sums_at(state, at);
+  fade_learned(&of, memory_of_part(state, &of, memory));
+  for (int64_t channel = 0; channel < width; channel++) {
+    const double *products = products_of(state, &sums, channel);
+    for (int64_t i = 0; i < own; i++)
+      for (int64_t j = 0; j <= i; j++) {
+        double *entry = row_of(&of.state.scatter, i * width + channel) + j * width + channel;
+        *entry = fma(FALSE_COUNTS, products[i * (i + 1) / 2 + j], *entry);
+      }
+  }
+  if (!find_whitener(settings, &of) || !count_scores(&of, &sums, rows)) return 0;
+  learn_hours(&of, &sums, rows);
+  return 1;
+}
+
+/* Learn the rows of the episodes that were false and are over. */
+static int learn_episodes(const reference_settings *settings, reference_state *state, double memory) {
+  int64_t places = state->episode_sums.rows;
+  for (int64_t place = 0; place < places; place++) {
+    int64_t *kept = kept_of(state, place);
+    if (!kept[KEPT_FALSE] || is_open(state, kept)) continue;
+    if (kept[KEPT_ROWS] > 0) {
+      if (!learn_episode(settings, state, place, memory)) return 0;
+      kept_of(state, places)[KEPT_LEARNED] += 1;
+    }
+    for (int64_t i = 0; i < KEPT_NUMBERS; i++) kept[i] = 0;
+    fill(row_of(&state->episode_sums, place), 0.0, state->episode_sums.columns);
+  }
+  return 1;
+}
+
 /* Hours are those of all modes: a mode at another time of day than ever is odd. */
 static void fade_hours(reference_state *state, double memory) {
   double kept = 0.0;
@@ -1093,8 +1363,10 @@ int end_streams(const reference_settings *settings, reference_state *state) {
   int64_t since = counts[SEEN] - counts[BEGAN];
   if (!settings->learn) return 1;
   double memory = memory_of(settings, state);
+  if (!add_to_episodes(settings, state)) return 0;
   keep_former(state);
   leave_out_waiting(state);
+  if (!learn_episodes(settings, state, memory)) return 0;
   for (int64_t mode = 0; mode < most_of(modes_of(state), 1); mode++)
     if (!end_part(settings, state, mode, memory)) return 0;
   if (since > settings->fit_rows) {

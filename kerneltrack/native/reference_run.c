@@ -92,15 +92,15 @@ static int accepts(const reference *of) {
 
 /* Score rows of the open block, which are told behind `found` episodes; how many they are then. */
 static int64_t run_piece(reference *of, const mat *rows, const int64_t *times, const int64_t *locals,
-                         int64_t done, reference_outputs *out, reference_episodes *episodes,
-                         int64_t found) {
+                         const int_table *said, int64_t done, reference_outputs *out,
+                         reference_episodes *episodes, int64_t found) {
   reference_state *state = of->state;
   int64_t place = next_place(state), many = rows->rows;
   int64_t since = state->counts.at[SEEN] - state->counts.at[BEGAN];
   if (since == 0) state->times.at[FIRST_TIME] = times[0];
   if (of->settings->moves) {
     int64_t told =
-        run_streams(of->settings, state, rows, times, locals, out, done, episodes, found);
+        run_streams(of->settings, state, rows, times, locals, said, out, done, episodes, found);
     state->counts.at[SEEN] += many;
     return told < 0 ? told : found + told;
   }
@@ -137,12 +137,13 @@ static void settle(reference_state *state, int64_t seen, int64_t done, int64_t m
 
 /* Hold rows against the reference, and let it learn, until all are done, there may be no room for what is
 to be told of episodes, or one is old enough to be the new normal, at the end of a block. `reached`: how
-many rows and episodes that was, and whether one is. `locals`: the times as clocks there show them. */
+many rows and episodes that was, and whether one is. `locals`: the times as clocks there show them; `said`: what
+people said of episodes. */
 KT_API int64_t kt_reference_run(const reference_settings *settings, reference_state *state,
                                 const covariance_settings *tracking, covariance_state *subspace,
                                 const mat *rows, const ints *times, const ints *locals,
-                                reference_outputs *out, reference_episodes *episodes,
-                                ints *reached) {
+                                const int_table *said, reference_outputs *out,
+                                reference_episodes *episodes, ints *reached) {
   reference of = {settings, state, tracking, subspace,
                   .kernel = {GAUSSIAN, 1.0 / subspace->bandwidth.at[0], 2, 1.0}};
   int64_t block = state->good.size, done = 0, found = 0, accepted = 0;
@@ -155,7 +156,7 @@ KT_API int64_t kt_reference_run(const reference_settings *settings, reference_st
     if (found + many > episodes->number.size) break;
     mat piece = rows_from(rows, done, many);
     int64_t seen = state->counts.at[SEEN];
-    found = run_piece(&of, &piece, times->at + done, locals->at + done, done, out, episodes, found);
+    found = run_piece(&of, &piece, times->at + done, locals->at + done, said, done, out, episodes, found);
     settle(state, seen, done, many, out);
     done += many;
     if (found < 0 || next_place(state) != 0) continue;
@@ -176,11 +177,12 @@ KT_API int64_t kt_reference_run(const reference_settings *settings, reference_st
 KT_API int64_t kt_reference_run_each(const reference_settings *settings, const int64_t *models,
                                      reference_state *states, const covariance_settings *tracking,
                                      covariance_state *subspaces, const mat *rows, const ints *times,
-                                     const ints *locals, reference_outputs *outs,
-                                     reference_episodes *episodes, ints *reached) {
+                                     const ints *locals, const int_table *said,
+                                     reference_outputs *outs, reference_episodes *episodes,
+                                     ints *reached) {
   for (int64_t m = 0; m < *models; m++) {
     int64_t done = kt_reference_run(settings, &states[m], tracking, &subspaces[m], &rows[m], &times[m],
-                                    &locals[m], &outs[m], &episodes[m], &reached[m]);
+                                    &locals[m], &said[m], &outs[m], &episodes[m], &reached[m]);
     if (done != KT_DONE) return done;
   }
   return KT_DONE;

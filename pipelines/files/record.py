@@ -183,8 +183,11 @@ NOT_BY_THEMSELVES = {
 }
 """Rows that are neither in the features nor in the failures, by the name of their counter."""
 
-ASIDE = {"rows_idle": "rows do not meet --only-while: they are tracked, and not judged"}
-"""Rows that are in the features, but are not compared, by the name of their counter."""
+ASIDE = {
+    "rows_idle": "rows do not meet --only-while: they are tracked, and not judged",
+    "episodes_learned": "of the false episodes have become normal with their rows",
+}
+"""What is known of rows that are in the features, by the name of its counter."""
 
 DOUBTFUL = {
     "values_replaced": "values came again for the same device, time and channel: the last one is "

@@ -37,6 +37,7 @@ OTHERS = {
     "rows_nonexistent": "with one that does not exist",
     **{output.counter: output.counter for output in OUTPUTS if output.alarm},
     "episodes_muted": "muted by rules or feedback when they were noticed",
+    "episodes_learned": "false ones whose rows became normal",
     "labels_read": "labels read",
     "labels_failed": "labels refused",
     "labels_lost": "labels that no row took",

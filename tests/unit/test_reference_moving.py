@@ -508,6 +508,8 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 140) + 4250
         own += 311 * streams + 128 * (streams - 3) + 72 * width + 1
         own += columns * (columns + 1) + 6 * (streams + 1) + columns * (columns + 2) + 6
+        # The last episodes, and which of them rows were left out for.
+        own += 5 * 6 + 4 * (24 + 3 * width + columns * (lags + 3) // 2) + 128
         assert sum(array.nbytes for array in state.tables) == 8 * own + 256
     every = sum(array.nbytes for array in reference.arrays(state).values())
     assert every < 400_000
@@ -517,6 +519,11 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
     ("name", "place", "value"),
     [
         ("causes", 1, 1),
+        ("episodes", (0, 0), 1501),
+        ("episodes", (1, 3), 2),
+        ("episodes", (1, 4), -1),
+        ("episodes", (3, 5), 1),
+        ("episodes", (-1, 0), 1501),
         ("lows", (0, 0), 1501),
         ("lows", (-1, AFTER_GAP), 1501),
         ("lows", (-1, AFTER_GAP), -1),

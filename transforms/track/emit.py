@@ -56,6 +56,8 @@ def emit_events(ran: Ran) -> Iterator[pvalue.TaggedOutput[str, Any]]:
     models, found = ran.models, ran.found
     if found.without_mode:
         count("rows_without_mode", found.without_mode)
+    if found.false_learned:
+        count("episodes_learned", found.false_learned)
     if found.idle:
         count("rows_idle", found.idle)
     yield from _windows(models, found)

@@ -148,6 +148,16 @@ of those since the gap before, are spared: neither evidence nor learned. Stuck c
 their own stream; their runs are learned for a memory. A memory in time is one in rows by the pace
 of the rows so far; without times it is 4,032 rows.
 
+**False episodes** of a reference that moves become normal once people say so. Of a row that an
+episode leaves out, the channel whose score is largest is taken out, by δ = Ω_AA⁻¹v_A, as long as
+that score is beyond the highest tenth of its stream's, three times at most. Of the last four
+episodes the Σδδᵀ of each channel are kept, with its rows, their sum and squares, and their hours of
+the day. At the end of the block in which people said that it was false, or in which it was over,
+6Σδδᵀ goes into the scatter, the entries of one channel each: how far it was off may come again, of
+ties between channels nothing is learned, and m stays. Then the rows' scores are counted, six times,
+at 1.5 times their root mean square under the new W, and the hours have the mean and square of all
+of its rows. 6 and 1.5 were chosen on simulated sites (`benchmarks/bench_feedback.py`).
+
 A memory of some thousand rows, beside the slow mean's fifty, does not carry a rate of one in a
 million on rows without structure: what it says of itself comes and goes too slowly
 (`docs/accuracy.md` has figures).

@@ -30,11 +30,12 @@ from kerneltrack.monitor.reference.episodes import (
     open_episode,
     read_episode,
 )
-from kerneltrack.monitor.reference.run import Scores, settings_of
+from kerneltrack.monitor.reference.run import NOTHING_SAID, Scores, settings_of
 from kerneltrack.monitor.reference.spec import BLOCK, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
     BEGAN,
     CALIBRATED,
+    EPISODES_LEARNED,
     FLAGS,
     KERNEL,
     MODE_UNPLACED,
@@ -63,7 +64,7 @@ Blocks = npt.NDArray[np.uint8]
 
 KEPT_TABLES = (
     *("shift", "scale", "mean", "scatter", "whitener", "unseen", "scores", "calibration"),
-    *("tally", "hours", "waiting", "causes", "units", "former"),
+    *("tally", "hours", "waiting", "causes", "units", "former", "episode_sums"),
 )
 """Those of the tables that only the end of a block changes; the kernel subspace is another."""
 OF_ROWS = ("memory", "rows", "measured", *FLAGS)
@@ -263,7 +264,7 @@ def open_episodes(spec: ReferenceSpec, width: int, blocks: BlockParts) -> dict[i
     return found
 
 
-def go_on(
+def go_on(  # noqa: PLR0913 - rows come as columns
     spec: ReferenceSpec,
     blocks: BlockParts,
     rows: FloatArray,
@@ -273,6 +274,7 @@ def go_on(
     *,
     models: IntArray | None = None,
     learn: bool = True,
+    said: Sequence[IntArray] = (),
 ) -> Watched:
     """Hold the rows of models against references that there are already.
 
@@ -285,6 +287,7 @@ def go_on(
         times: (n,) event times, ns.
         models: (k,) whose rows these are, places among the blocks; None: all of them, in order.
         learn: As of `update`.
+        said: Of each of these models; none: nothing of any.
 
     Returns:
         What `update` says of each model's rows, bit for bit. A model whose new normal is accepted,
@@ -299,7 +302,11 @@ def go_on(
     reached = np.zeros((many, 3), np.int64)
     ends = words_of_each(reached)
     both = times, local_times(times, spec.zone_of_hours)
-    given = spans(rows, starts, stops), *(spans(part, starts, stops) for part in both)
+    given = (
+        spans(rows, starts, stops),
+        *(spans(part, starts, stops) for part in both),
+        _spans_of(said or [NOTHING_SAID] * many),
+    )
     lanes = zip((SCORES, laid.episodes), rooms, strict=True)
     outs = [lane.spans(room, len(rows), starts, stops) for lane, room in lanes]
     words = (part.tobytes() for part in (*given, *outs, ends))
@@ -311,6 +318,11 @@ def go_on(
         episodes = _episodes_of(room, starts, reached[:, 1], spec.lags_for(width), scales)
     done = (reached[:, 0] == stops - starts) & (reached[:, 2] == 0) & ~_by_time(spec, counts)
     return Watched(Scores(*rooms[0]), episodes, done)
+
+
+def _spans_of(tables: Sequence[IntArray]) -> IntArray:
+    """Return address and lengths of each table, (m, 3), which must live while these are used."""
+    return np.array([(address(table), *table.shape) for table in tables], np.int64)
 
 
 def recall(spec: ReferenceSpec, width: int, blocks: BlockParts) -> None:
@@ -482,6 +494,14 @@ def unplaced_rows(spec: ReferenceSpec, width: int, blocks: BlockParts) -> int:
         return 0
     modes = parts_of(spec, width).moving.column(blocks.moving, "modes")
     return int(modes[:, -1, MODE_UNPLACED].sum())
+
+
+def learned_episodes(spec: ReferenceSpec, width: int, blocks: BlockParts) -> int:
+    """Return how many false episodes' rows all references have learned."""
+    if not spec.moves:
+        return 0
+    episodes = parts_of(spec, width).moving.column(blocks.moving, "episodes")
+    return int(episodes[:, -1, EPISODES_LEARNED].sum())
 
 
 def ready_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> BoolArray:

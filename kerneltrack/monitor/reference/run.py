@@ -45,6 +45,8 @@ WRITTEN = {
 """Columns of outputs, and which of a row's `Scores` they have; null before there is one."""
 MOVING_RIDGE = 0.1
 """Part of the ridge that a reference takes which moves: it has more rows to go by."""
+NOTHING_SAID: IntArray = np.zeros((0, 5), np.int64)
+"""What people said of episodes, where they said nothing; see `update`."""
 MOST_TOLD = 1024
 """Episodes that one call of the loop tells of; it is called again for more."""
 
@@ -149,6 +151,7 @@ def update(
     times: IntArray | None = None,
     *,
     learn: bool = True,
+    said: IntArray = NOTHING_SAID,
 ) -> tuple[ReferenceState, Scores, list[Episode]]:
     """Score rows, each before it is learned, and learn those that the spec lets in.
 
@@ -160,6 +163,10 @@ def update(
             spec with `needs_times` depends on them.
         learn: False keeps a reference that is `ready` as it is, whatever the spec says: evidence
             and episodes go on, nothing is learned.
+        said: (k, 5) what people said of episodes, the last of two things counts: since and until
+            when they were, and from when on it counts, ns; whether they were false; whether all
+            that were between these times are meant, or the one that began then. A reference that
+            moves learns rows of those that were false; others pass it over.
 
     Returns:
         The new state, the rows' scores, and the episodes that were opened or closed, in the order
@@ -189,6 +196,7 @@ def update(
     before = _rows_before_end(spec, state, stamps)
     if before < len(matrix):
         return _through_end(spec, state, matrix, stamps, before, learn)
+    told = np.ascontiguousarray(said)
     kernel, found = copied(state.kernel), Scores.none(len(matrix))
     settings, tracking = settings_of(spec, matrix.shape[1], learn), tracking_of(spec.kernel, True)
     room = make_room(min(len(matrix), MOST_TOLD), matrix.shape[1])
@@ -197,7 +205,7 @@ def update(
     reached, start = np.zeros(3, np.int64), 0
     while start < len(matrix):
         given = matrix[start:], stamps[start:], clocks[start:]
-        parts = *given, found.after(start).columns, room, reached
+        parts = *given, told, found.after(start).columns, room, reached
         call("reference_run", settings, tables, tracking, kernel, *parts)
         done, many, accepted = reached.tolist()
         scale = tables.scale

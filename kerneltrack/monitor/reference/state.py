@@ -70,6 +70,12 @@ PASSED_BY = math.inf
 """What `previous` is after rows that were not compared, such as those of a quiet time."""
 CHANGED = 4
 """Place in `compared`; the time is behind it."""
+KEPT_NUMBER, KEPT_SINCE, KEPT_UNTIL, KEPT_FALSE, KEPT_ROWS, KEPT_MODE = range(6)
+"""Places in an episode's row of `episodes`."""
+EPISODES_LEARNED = 0
+"""Place in the last row of `episodes`."""
+KEPT_EPISODES = 4
+"""Episodes whose rows' sums are kept, the open one among them."""
 MEASURES = ("d²", "d² without means over time", "d² of the newest row alone", "α")
 """What is measured of a row."""
 
@@ -177,6 +183,14 @@ class Tables(NamedTuple):
             be kept; rows of the last episode that were held against it, and how many of them were
             usual; the row since when the device has changed to stay, from 1 (0: it has not), and
             its time. (0,) where it does not move.
+        episodes: (5, 6) of a reference that moves, of the last four episodes: its number (0: there
+            is none, or its rows were learned), since and until when it was, ns (0: it is open),
+            whether people said that it was false, its rows in `episode_sums`, and their mode. In
+            the last one how many episodes' rows were learned. (0, 6) where it does not move.
+        episode_sums: (4, 24 + 3D + E(E/D + 1)/2) of each of these: its rows by the hour of the day;
+            of each channel the rows that it was blamed for, its values in all of them and their
+            squares; then of each the lower triangle of Σδδᵀ, row by row, δ being how far its
+            entries were above what the others make of them.
     """
 
     shift: FloatVector
@@ -218,6 +232,8 @@ class Tables(NamedTuple):
     turned: BoolVector
     former: FloatMatrix
     compared: IntVector
+    episodes: IntMatrix
+    episode_sums: FloatMatrix
 
 
 class ReferenceState(NamedTuple):
@@ -225,7 +241,7 @@ class ReferenceState(NamedTuple):
 
     The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 140) + 4250) + 256 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
-    8(E(E + 1) + E(E + 2) + 317Q + 128(Q - 3) + 72D + 13) more, Q = D + 2; that there are modes
+    8(E(2E + 2L + 2M + 5) + 317Q + 128(Q - 2) + 84D + 139) more, Q = D + 2; that there are modes
     takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9).
 
     Attributes:
@@ -257,7 +273,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "unseen": real(columns),
         "scores": real(len(MEASURES), MOST_KEPT),
         "calibration": real(len(MEASURES) - 1, MOST_KEPT),
-        "measured": real(streams + 1 + (modes > 0) if streams else len(MEASURES), BLOCK),
+        "measured": real(streams + 2 + (modes > 0) if streams else len(MEASURES), BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
         "sides": real(SIDES, width),
@@ -284,6 +300,10 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "turned": ArrayForm((BLOCK if modes else 0,), np.bool_),
         "former": real(columns + 2 if streams else 0, columns),
         "compared": whole(6 if streams else 0),
+        "episodes": whole(KEPT_EPISODES + 1 if streams else 0, 6),
+        "episode_sums": real(
+            KEPT_EPISODES if streams else 0, 24 + 3 * width + columns * (columns // width + 1) // 2
+        ),
     }
 
 
@@ -369,6 +389,8 @@ def restarted(state: ReferenceState) -> ReferenceState:
         table[...] = 0.0
     tables.good[...] = tables.fresh[...] = tables.turned[...] = False
     tables.modes[-1:, MODE_NOW] = NO_MODE_YET
+    tables.episodes[:-1] = 0
+    tables.episode_sums[...] = 0.0
     tables.rows[: len(tables.rows) - BLOCK] = np.nan
     # Over time all was as usual.
     memory = tables.memory[0]
@@ -489,6 +511,11 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
         check_whole("reference.lows", lows[..., -1, place], least, most)
     check_whole("reference.lows", lows[..., -1, AFTER_GAP], 0, seen)
     check_positive("reference.evidences", tables.evidences[..., MOVING_LIMIT])
+    episodes, each = tables.episodes, seen[..., np.newaxis]
+    limits = {KEPT_NUMBER: each, KEPT_FALSE: 1, KEPT_ROWS: each, KEPT_MODE: modes - 1}
+    for place, most in limits.items():
+        check_whole("reference.episodes", episodes[..., :-1, place], 0, most)
+    check_whole("reference.episodes", episodes[..., -1, EPISODES_LEARNED], 0, seen)
 
 
 def _check_modes(tables: Tables, seen: IntArray) -> None:
