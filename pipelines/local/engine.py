@@ -6,11 +6,14 @@ committed messages sees each result once. The store keeps the models (see `store
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import confluent_kafka
 
@@ -20,13 +23,16 @@ from pipelines.live.input import gone_before, lost
 from pipelines.live.pipeline import LiveEnds
 from pipelines.local.models import Models
 from pipelines.local.steps import Header, Incoming, LocalSteps, Sent
-from pipelines.local.store import Bundle, Checkpoint, Offsets, Store
+from pipelines.local.store import Bundle, Offsets, Saved, Store
+from pipelines.local.turns import Turns
 from pipelines.topics.admin import KafkaError
 from transforms.kafka.secrets import resolve
 from transforms.kafka.send import SETTINGS, produce
 
-MOST_OF_TIME = 10.0
-"""So many times what the last writing of the models took lies between two, at least."""
+MOST_OF_TIME = 0.1
+"""Share of the time that goes into writing models, at most."""
+IDLE_WRITE = 1.0
+"""Seconds between two writings of models while no messages come."""
 ASK = 30.0
 """Seconds for which Kafka is waited for."""
 PATIENCE = 120.0
@@ -72,6 +78,21 @@ class FencedError(KerneltrackError):
     """Another process runs the job."""
 
 
+class Pace(NamedTuple):
+    """When bundles run, and models are written.
+
+    Attributes:
+        most: Messages of a bundle at most.
+        gap: As of `Turns`. What came while others ran does not wait for more.
+        interval: Seconds between two writings of a model that changes all the time; more where
+            these take long.
+    """
+
+    most: int
+    gap: float
+    interval: float
+
+
 class Engine:
     """Runs a job's bundles.
 
@@ -81,6 +102,7 @@ class Engine:
         store: Where they are kept.
         ends: Where messages come from, and results go to.
         name: The job's name: its consumer group, and its transactions'.
+        pace: When bundles run, and models are written.
     """
 
     def __init__(
@@ -90,6 +112,7 @@ class Engine:
         store: Store,
         ends: LiveEnds,
         name: str,
+        pace: Pace,
     ) -> None:
         """Reach Kafka; whoever ran the job before is shut out.
 
@@ -119,11 +142,10 @@ class Engine:
         )
         again(lambda: self._producer.init_transactions(ASK), "the transactions' coordinator")
         self._next: Offsets = {}
-        self._number = 0
+        self._pace, self._turns = pace, Turns(pace.most, pace.gap)
         self._commits = ThreadPoolExecutor(1, "commit")
         self._committing: Future[None] | None = None
-        self._written, self._took = time.monotonic(), 0.0
-        self._looked = self._taken = time.monotonic()
+        self._written = self._looked = time.monotonic()
         self.newest: float | None = None
         """Kafka's time of the newest message, in seconds since 1970."""
 
@@ -141,17 +163,19 @@ class Engine:
         Raises:
             DataError: if the store does not fit what Kafka has, or messages are gone.
         """
-        for key, data in self._store.models():
-            self._models.decode(key, data, self._store.path)
-        self._number, self._next = self._store.checkpoint()
+        seen, self._next = self._store.checkpoint()
+        self._take(-1, seen)
         committed, written = self._committed(), self._store.bundles()
-        # A bundle is written down before it is committed, so that the first may stand there alone.
-        if committed is None and written and (self._number or len(written) > 1):
-            say(f"Kafka has forgotten what was committed: up to {len(written)} bundles come again")
-        committed = max(self._number, committed or 0)
+        if written:
+            # Each was written down after those before it were committed.
+            known = written[-1].number - 1
+            if committed is None and known > seen:
+                say("Kafka has forgotten what was committed: the last bundle may come again")
+            seen = max(seen, known)
+        committed = max(seen, committed or 0)
         bundles = [each for each in written if each.number <= committed]
         self._store.forget_after(committed)
-        if committed - self._number != len(bundles):
+        if committed - self._models.bundle != len(bundles):
             reason = f"it lacks bundles up to {committed}, which Kafka has: it is an older copy"
             raise DataError(self._store.path, reason)
         if bundles:
@@ -177,6 +201,23 @@ class Engine:
         found = again(ask, "the group's offsets")
         return max((int(place.metadata) for place in found if place.offset >= 0), default=None)
 
+    def _take(self, after: int, number: int) -> set[str]:
+        """Let a bundle be the last one, and take the models that have seen no later one.
+
+        Args:
+            after: Those that have seen no later one than this are there already.
+            number: The bundle.
+
+        Returns:
+            Their IDs.
+        """
+        self._models.bundle = number
+        keys: set[str] = set()
+        for saved in self._store.models(after, number):
+            self._models.take(saved, self._store.path)
+            keys.add(saved.key)
+        return keys
+
     def _run_again(self, bundles: Sequence[Bundle]) -> None:
         """Run bundles again since the checkpoint, without output."""
         begin: Offsets = {}
@@ -189,14 +230,16 @@ class Engine:
         came: dict[tuple[str, int], deque[Incoming]] = {
             (place.topic, place.partition): deque() for place in places
         }
+        ahead = self._store.ahead(self._models.bundle)
         for bundle in bundles:
             messages: list[Incoming] = []
             for topic, own in bundle.stop.items():
                 for part, stop in own.items():
                     messages += self._up_to(came, (topic, part), stop)
                     self._next.setdefault(topic, {})[part] = stop
-            self._steps.run_again(messages, bundle.now)
-            self._number = bundle.number
+            before, self._models.bundle = self._models.bundle, bundle.number
+            self._steps.run_again(messages, bundle.now, ahead)
+            ahead -= self._take(before, bundle.number)
         # What is asked next would wait, each time, for messages that do not come.
         self._consumer.unassign()
 
@@ -260,20 +303,18 @@ class Engine:
         return parts
 
     def _assign(self) -> None:
+        self._turns = Turns(self._pace.most, self._pace.gap)
         self._consumer.assign(_places(self._next))
 
     # ---- running ----
 
-    def bundle(self, most: int, gap: float) -> int:
-        """Run what has come since the last bundle was taken; return how many messages that were.
-
-        Args:
-            most: Messages at most.
-            gap: Seconds between two bundles, at least. What came while the last one ran does not
-                wait for more.
-        """
-        messages = self._consume(most, max(self._taken + gap - time.monotonic(), 0.0))
-        self._taken = time.monotonic()
+    def bundle(self) -> int:
+        """Run what has come and whose turn it is; return how many messages that were."""
+        turns = self._turns
+        # Kafka's client waits for whole milliseconds, or not at all.
+        patience = max(math.ceil(1e3 * (turns.due() - time.monotonic())), 0) / 1e3
+        turns.add(self._consume(max(turns.room, 1), patience))
+        messages = turns.take(time.monotonic())
         if self._committing is not None and self._committing.done():
             self._await_commit()
         now, due = time.time(), self._models.next_due()
@@ -281,32 +322,46 @@ class Engine:
             self._run(messages, now)
         return len(messages)
 
-    def look_around(self, interval: float) -> None:
-        """Do between bundles what is due: write the models, look for new partitions.
-
-        Args:
-            interval: Seconds between two writings; more where these take long.
-        """
-        if time.monotonic() - self._written >= max(interval, MOST_OF_TIME * self._took):
-            self.checkpoint()
+    def look_around(self) -> None:
+        """Do between bundles what is due: write models, look for new partitions."""
+        idle = self._committing is None and self._models.changed
+        if idle and time.monotonic() - self._written >= IDLE_WRITE:
+            self._store.write(self._some_models(), self._models.seen)
         if time.monotonic() - self._looked >= LOOK_FOR_PARTITIONS and self._look_for_partitions():
             self._assign()
 
     def _run(self, messages: Sequence[Incoming], now: float) -> None:
         start: Offsets = {}
         stop: Offsets = {}
-        for message in messages:
-            start.setdefault(message.topic, {}).setdefault(message.partition, message.offset)
-            stop.setdefault(message.topic, {})[message.partition] = message.offset + 1
-            if message.timestamp > 0:
-                self.newest = max(self.newest or 0.0, message.timestamp / 1e3)
+        # Those of a partition follow one another.
+        for (topic, part), group in itertools.groupby(messages, itemgetter(0, 1)):
+            first, *rest = group
+            last = rest[-1] if rest else first
+            start.setdefault(topic, {})[part] = first.offset
+            stop.setdefault(topic, {})[part] = last.offset + 1
+            if last.timestamp > 0:
+                self.newest = max(self.newest or 0.0, last.timestamp / 1e3)
+        # They are written once the last bundle, which they have seen, is committed.
+        models, seen = self._some_models(), self._models.seen
+        self._models.bundle += 1
         sent = self._steps.run(messages, now)
-        self._number += 1
         for topic, own in stop.items():
             self._next[topic].update(own)
         self._await_commit()
-        self._store.add(Bundle(self._number, now, start, stop))
+        self._store.write(models, seen, Bundle(self._models.bundle, now, start, stop))
         self._commit(sent)
+
+    def _some_models(self) -> list[Saved]:
+        """Return models to be written: those that changed first, all of them in an interval."""
+        begun, changed = time.monotonic(), self._models.changed
+        span, self._written = begun - self._written, begun
+        count = math.ceil(len(changed) * min(span / self._pace.interval, 1.0))
+        found = []
+        for key in list(itertools.islice(changed, count)):
+            found.append(self._models.save(key))
+            if time.monotonic() - begun > MOST_OF_TIME * span:
+                break
+        return found
 
     def _commit(self, sent: Sequence[Sent]) -> None:
         """Send a bundle's messages, and how far the job has read, in one transaction.
@@ -316,7 +371,7 @@ class Engine:
         self._producer.begin_transaction()
         for topic, message in sent:
             produce(self._producer, topic, message)
-        places = _places(self._next, str(self._number))
+        places = _places(self._next, str(self._models.bundle))
         group, what = self._consumer.consumer_group_metadata(), f"{len(sent):,} messages"
 
         def end() -> None:
@@ -338,14 +393,10 @@ class Engine:
             self._committing = None
 
     def checkpoint(self) -> None:
-        """Write the models that have changed."""
+        """Write all models that have changed."""
         self._await_commit()
-        begun = time.monotonic()
-        changed, self._models.changed = sorted(self._models.changed), set()
-        states = ((key, self._models.encode(key)) for key in changed)
-        self._store.write(states, Checkpoint(self._number, self._next))
-        self._written = time.monotonic()
-        self._took = self._written - begun
+        models = [self._models.save(key) for key in list(self._models.changed)]
+        self._store.write(models, self._models.seen)
 
     def _consume(self, most: int, patience: float) -> list[Incoming]:
         """Return the messages that come within a time.
@@ -379,6 +430,7 @@ def _places(offsets: Offsets, metadata: str = "") -> list[confluent_kafka.TopicP
 
 
 def _incoming(message: Any) -> Incoming:
+    headers = message.headers()
     return Incoming(
         message.topic(),
         message.partition(),
@@ -386,7 +438,7 @@ def _incoming(message: Any) -> Incoming:
         message.timestamp()[1],
         message.key(),
         message.value(),
-        [Header(*each) for each in message.headers() or ()],
+        [Header(*each) for each in headers] if headers else (),
     )
 
 

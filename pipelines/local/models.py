@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from kerneltrack.errors import DataError
+from pipelines.local.store import Saved
 from transforms.track.keyed_fn import Timers
 from transforms.track.log import BUFFER, KEPT, LOG, Cells, MemoryCell
 
@@ -43,35 +44,48 @@ class Models:
     """All models of a job.
 
     Attributes:
-        changed: Those whose state may differ from what was written last.
+        bundle: The number of the bundle that runs, or ran last.
+        changed: Those whose state may differ from what was written last, and the first bundle since
+            then that they have seen; in order of these.
     """
 
     def __init__(self) -> None:
         """Begin without models."""
-        self._cells: dict[str, Cells] = {}
+        self._models: dict[str, tuple[Cells, Timers]] = {}
         self._due: dict[tuple[str, str], float] = {}
         self._queue: list[Due] = []
-        self.changed: set[str] = set()
+        self.bundle = 0
+        self.changed: dict[str, int] = {}
 
     def __len__(self) -> int:
         """Return the number of models."""
-        return len(self._cells)
+        return len(self._models)
+
+    def _touch(self, key: str) -> None:
+        self.changed.setdefault(key, self.bundle)
 
     def cells(self, key: str) -> Cells:
         """Return a model's cells, which are going to be written to."""
-        self.changed.add(key)
-        found = self._cells.get(key)
-        if found is None:
-            found = self._cells[key] = Cells(MemoryCell(), MemoryCell(), MemoryCell())
-        return found
+        self._touch(key)
+        return self._model(key)[0]
 
     def timers(self, key: str) -> Timers:
         """Return a model's timers. The input does not end: nothing waits for that."""
-        return Timers(_Never(), *(_Timer(self, key, name) for name in (IDLE, SILENT, UNHEARD)))
+        return self._model(key)[1]
+
+    def _model(self, key: str) -> tuple[Cells, Timers]:
+        found = self._models.get(key)
+        if found is None:
+            timers = Timers(
+                _Never(), *(_Timer(self, key, name) for name in (IDLE, SILENT, UNHEARD))
+            )
+            found = Cells(MemoryCell(), MemoryCell(), MemoryCell()), timers
+            self._models[key] = found
+        return found
 
     def set_timer(self, key: str, name: str, at: float | None) -> None:
         """Set a timer, or clear it."""
-        self.changed.add(key)
+        self._touch(key)
         if at is None:
             self._due.pop((key, name), None)
             return
@@ -92,7 +106,7 @@ class Models:
         while (at := self.next_due()) is not None and at <= now:
             due = heapq.heappop(self._queue)
             del self._due[due.key, due.name]
-            self.changed.add(due.key)
+            self._touch(due.key)
             yield due
 
     def _drop_stale(self) -> None:
@@ -100,26 +114,38 @@ class Models:
         while self._queue and self._due.get(self._queue[0][1:]) != self._queue[0].at:
             heapq.heappop(self._queue)
 
-    def encode(self, key: str) -> bytes | None:
-        """Write a model's state; None if there is none."""
-        cells = self._cells[key]
+    @property
+    def seen(self) -> int:
+        """The last bundle that all models have seen as they are written."""
+        return next(iter(self.changed.values()), self.bundle + 1) - 1
+
+    def save(self, key: str) -> Saved:
+        """Return a model that has changed, to be written."""
+        del self.changed[key]
+        return Saved(key, self.bundle, self._encode(key))
+
+    def _encode(self, key: str) -> bytes | None:
+        cells, _ = self._model(key)
         log, buffer, kept = (
             [spec.coder.encode(entry) for entry in cell.read()]
             for spec, cell in zip((LOG, BUFFER, KEPT), cells, strict=True)
         )
         if not (log or buffer or kept):
-            del self._cells[key]
+            del self._models[key]
             return None
         own = ((name, self._due.get((key, name))) for name in (IDLE, SILENT, UNHEARD))
         timers = {name: at for name, at in own if at is not None}
         return msgspec.msgpack.encode(_State(log, buffer, kept, timers))
 
-    def decode(self, key: str, data: bytes, place: str) -> None:
-        """Take a model's state.
+    def take(self, saved: Saved, place: str) -> None:
+        """Take a model as it was written.
 
         Raises:
             DataError: if it cannot be read.
         """
+        key, _, data = saved
+        if data is None:
+            return
         try:
             state = msgspec.msgpack.decode(data, type=_State)
         except msgspec.MsgspecError as error:
@@ -129,7 +155,7 @@ class Models:
                 cell.add(spec.coder.decode(entry))
         for name, at in state.timers.items():
             self.set_timer(key, name, at)
-        self.changed.discard(key)
+        del self.changed[key]
 
 
 class _Timer:

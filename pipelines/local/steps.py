@@ -6,7 +6,8 @@ They are the steps of the job on Flink (`pipelines.live.pipeline`), called one a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -63,6 +64,9 @@ class Incoming(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header]
+
+
+_PLACE = itemgetter(0, 1, 2)
 
 
 class LocalSteps:
@@ -131,13 +135,23 @@ class LocalSteps:
             self.last_reason = dict(headers)["reason"].decode()
         return found
 
-    def run_again(self, messages: Iterable[Incoming], now: float) -> None:
-        """Run a bundle whose outputs have been sent: only the models are what they were."""
+    def run_again(
+        self, messages: Iterable[Incoming], now: float, without: Container[str] = ()
+    ) -> None:
+        """Run a bundle whose outputs have been sent: only the models are what they were.
+
+        Args:
+            messages: As of `run`.
+            now: The time at which it ran.
+            without: Models that are not there yet, since they have seen the bundle.
+        """
         with counting(), standing_at(now):
-            for _ in self._ran(messages, now):
+            for _ in self._ran(messages, now, without):
                 pass
 
-    def _ran(self, messages: Iterable[Incoming], now: float) -> Iterator[Any]:
+    def _ran(
+        self, messages: Iterable[Incoming], now: float, without: Container[str] = ()
+    ) -> Iterator[Any]:
         """Yield what comes of a bundle: the outputs of the keyed step, and dead letters."""
         step, models = self._step, self._models
         fires = {IDLE: step.fall_silent, SILENT: step.expire, UNHEARD: step.miss}
@@ -146,11 +160,13 @@ class LocalSteps:
             fire = fires[due.name]
             key = due.key
             yield from fire(key, models.cells(key), models.timers(key), Timestamp.of(due.at))
-        for item in self._elements(sorted(messages, key=lambda message: message[:3])):
+        for item in self._elements(sorted(messages, key=_PLACE)):
             if isinstance(item, pvalue.TaggedOutput):
                 yield item
                 continue
             key = item[0]
+            if key in without:
+                continue
             yield from step.bring(item, models.cells(key), models.timers(key), MIN_TIMESTAMP)
         yield from step.finish_bundle()
 

@@ -4,6 +4,10 @@ A bundle is a range of offsets of each partition. Its outputs and its number go 
 transaction; before that it is written down here, with what its results depend on beside the
 messages: the time at which it ran. So a job that was killed reads its last models, runs the bundles
 since then again without output, up to the one that Kafka has, and is where it was, bit for bit.
+
+Models are written a few at a time, or all others would wait. Each bears the number of the last
+bundle that it has seen, so that it takes no part in those before. What the job has come to is the
+last bundle that all models here have seen, or did not change in.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from kerneltrack.errors import DataError
 from pipelines.transactions import transaction
 
 FILE = "state.sqlite3"
-VERSION = 1
+VERSION = 2
 
 Offsets = dict[str, dict[int, int]]
 """The next offset to read, by topic and partition."""
@@ -44,15 +48,29 @@ class Bundle(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a job had come to when its models were written last.
+    """What a job has come to by what is written of its models.
 
     Attributes:
-        number: The last bundle that they have seen.
+        number: The last bundle that all of them have seen.
         offsets: The next messages.
     """
 
     number: int
     offsets: Offsets
+
+
+class Saved(NamedTuple):
+    """A model as it is written.
+
+    Attributes:
+        key: Its ID.
+        number: The last bundle that it has seen.
+        data: Its state; None if nothing is left of the model.
+    """
+
+    key: str
+    number: int
+    data: bytes | None
 
 
 class Store:
@@ -75,14 +93,18 @@ class Store:
             # A bundle is on the disk before Kafka is told that it ran.
             self._file.execute("PRAGMA synchronous = FULL")
             self._file.execute("CREATE TABLE IF NOT EXISTS job (name TEXT PRIMARY KEY, value TEXT)")
-            for table, key in (("models", "id BLOB"), ("bundles", "number INTEGER")):
-                self._file.execute(
-                    f"CREATE TABLE IF NOT EXISTS {table} ({key} PRIMARY KEY, data BLOB)"
-                )
         version = self._value("version")
         if version not in (None, VERSION):
             reason = f"format version {version}: this code reads version {VERSION}"
             raise DataError(self.path, reason)
+        with self._writing():
+            for table in (
+                "TABLE IF NOT EXISTS models (id BLOB PRIMARY KEY, number INTEGER, data BLOB)",
+                "TABLE IF NOT EXISTS bundles (number INTEGER PRIMARY KEY, data BLOB)",
+                "INDEX IF NOT EXISTS by_number ON models (number)",
+                "INDEX IF NOT EXISTS gone ON models (number) WHERE data IS NULL",
+            ):
+                self._file.execute(f"CREATE {table}")
 
     def close(self) -> None:
         """Close the file."""
@@ -104,11 +126,18 @@ class Store:
         number, offsets = self._value("checkpoint")
         return Checkpoint(number, _as_numbers(offsets))
 
-    def models(self) -> Iterator[tuple[str, bytes]]:
-        """Yield each model's ID and state."""
+    def models(self, after: int, number: int) -> Iterator[Saved]:
+        """Yield the models whose last bundle comes after one, and is another or before that."""
+        asked = "SELECT * FROM models WHERE number > ? AND number <= ?"
         with self._writing():
-            for key, data in self._file.execute("SELECT id, data FROM models ORDER BY id"):
-                yield key.decode(), data
+            for key, *rest in self._file.execute(asked, (after, number)):
+                yield Saved(key.decode(), *rest)
+
+    def ahead(self, number: int) -> set[str]:
+        """Return the IDs of the models that have seen more than a bundle."""
+        with self._writing():
+            found = self._file.execute("SELECT id FROM models WHERE number > ?", (number,))
+            return {key.decode() for (key,) in found}
 
     def bundles(self) -> list[Bundle]:
         """Return the bundles since the checkpoint, in order.
@@ -117,39 +146,50 @@ class Store:
             DataError: if one of them cannot be read.
         """
         with self._writing():
-            rows = self._file.execute("SELECT data FROM bundles ORDER BY number").fetchall()
+            return self._bundles_up_to(None)
+
+    def _bundles_up_to(self, number: int | None) -> list[Bundle]:
+        found = self._file.execute(
+            "SELECT data FROM bundles WHERE ?1 IS NULL OR number <= ?1 ORDER BY number", (number,)
+        )
         try:
-            return [msgspec.msgpack.decode(data, type=Bundle) for (data,) in rows]
+            return [msgspec.msgpack.decode(data, type=Bundle) for (data,) in found.fetchall()]
         except msgspec.MsgspecError as error:
             raise DataError(self.path, f"damaged: a bundle: {error}") from error
-
-    def add(self, bundle: Bundle) -> None:
-        """Write a bundle down, before its outputs are committed."""
-        data = msgspec.msgpack.encode(bundle)
-        with self._writing():
-            self._file.execute("INSERT INTO bundles VALUES (?, ?)", (bundle.number, data))
 
     def forget_after(self, number: int) -> None:
         """Forget bundles whose outputs never came to be committed."""
         with self._writing():
             self._file.execute("DELETE FROM bundles WHERE number > ?", (number,))
 
-    def write(self, models: Iterable[tuple[str, bytes | None]], checkpoint: Checkpoint) -> None:
-        """Write models that have changed, and what all of them have seen.
+    def write(self, models: Iterable[Saved], seen: int, bundle: Bundle | None = None) -> None:
+        """Write models that have changed, and a bundle before its outputs are committed.
 
         Args:
-            models: Their IDs and states; None: nothing is left of the model.
-            checkpoint: What they have seen.
+            models: The models. The outputs of all bundles that they have seen are committed.
+            seen: The last bundle that all models have seen, these included.
+            bundle: The bundle.
         """
         with self._transaction():
-            for key, data in models:
-                if data is None:
-                    self._file.execute("DELETE FROM models WHERE id = ?", (key.encode(),))
-                else:
-                    row = (key.encode(), data)
-                    self._file.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", row)
-            self._put("checkpoint", [checkpoint.number, _as_text(checkpoint.offsets)])
-            self._file.execute("DELETE FROM bundles WHERE number <= ?", (checkpoint.number,))
+            rows = [(key.encode(), number, data) for key, number, data in models]
+            self._file.executemany("INSERT OR REPLACE INTO models VALUES (?, ?, ?)", rows)
+            self._move_checkpoint(seen)
+            if bundle is not None:
+                data = msgspec.msgpack.encode(bundle)
+                self._file.execute("INSERT INTO bundles VALUES (?, ?)", (bundle.number, data))
+
+    def _move_checkpoint(self, number: int) -> None:
+        """Let the job have come to a bundle, and forget those up to it."""
+        done = self._bundles_up_to(number)
+        if not done:
+            return
+        offsets = self.checkpoint().offsets
+        for bundle in done:
+            for topic, own in bundle.stop.items():
+                offsets.setdefault(topic, {}).update(own)
+        self._put("checkpoint", [number, _as_text(offsets)])
+        self._file.execute("DELETE FROM bundles WHERE number <= ?", (number,))
+        self._file.execute("DELETE FROM models WHERE data IS NULL AND number <= ?", (number,))
 
     def _value(self, name: str) -> Any:
         with self._writing():

@@ -33,7 +33,7 @@ from pipelines.live.jobs import (
 )
 from pipelines.live.pipeline import LiveEnds, digest, outputs_of
 from pipelines.live.status import letters_command, refusal
-from pipelines.local.engine import Engine
+from pipelines.local.engine import Engine, Pace
 from pipelines.local.models import Models
 from pipelines.local.presence import Presence
 from pipelines.local.steps import LocalSteps
@@ -48,8 +48,10 @@ FOLDER = "local"
 OF_FLINK = ("flink", "expansion_service", "parallelism")
 CHECKPOINT_INTERVAL, MOST_MESSAGES = 10_000, 30_000
 """Milliseconds between checkpoints, and messages of a bundle at most, unless given."""
-COLLECT_EVERY = 50_000
+COLLECT_EVERY = 500_000
 """Objects more after which Python looks for garbage among the newest ones; else 700."""
+SWITCH_INTERVAL = 5e-4
+"""Seconds after which another thread of Python's may go on; else ten times as many."""
 SHOW_EVERY = 1.0
 """Seconds between two changes of the status line."""
 
@@ -97,15 +99,20 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
             record = _begin(args, store, job, ends, known)
             models = Models()
             steps = LocalSteps(job, ends, models)
-            with closing(Engine(steps, models, store, ends, record.name)) as engine:
+            pace = Pace(
+                flags.max_bundle_size,
+                flags.max_bundle_time_mills / 1e3,
+                flags.checkpointing_interval / 1e3,
+            )
+            with closing(Engine(steps, models, store, ends, record.name, pace)) as engine:
                 engine.take_up()
                 presence.begin(record.name, args.topic)
-                _collect_rarely()
+                _set_python()
                 say(f"job {record.name} runs in this process: it {how}")
                 kafka = stream_options.kafka_words(args)
                 letters = letters_command(kafka, topics[DEAD_LETTERS])
                 line = Line(args.progress, steps, models, engine, letters)
-                return _follow(engine, presence, line, record, flags)
+                return _follow(engine, presence, line, record)
 
 
 def _refuse_flags(args: argparse.Namespace) -> None:
@@ -185,27 +192,23 @@ def _offsets(args: argparse.Namespace, ends: LiveEnds, known: Topics) -> Offsets
     return offsets
 
 
-def _collect_rarely() -> None:
+def _set_python() -> None:
     """Look seldom for garbage that refers to itself, of which bundles leave next to none.
 
-    They make so many objects, and models hold so many, that a fifth of the time went into it.
+    They make so many objects, and models hold so many, that a fifth of the time went into it. The
+    thread that commits a bundle does not wait for the one that runs the next.
     """
     gc.freeze()
     gc.set_threshold(COLLECT_EVERY)
+    sys.setswitchinterval(SWITCH_INTERVAL)
 
 
-def _follow(
-    engine: Engine,
-    presence: Presence,
-    line: Line,
-    record: Record,
-    flags: stream_options.RunnerFlags,
-) -> int:
+def _follow(engine: Engine, presence: Presence, line: Line, record: Record) -> int:
     """Run bundles until a signal comes; then write the models and end."""
     with Interruption() as interruption:
         while not interruption.came:
-            engine.bundle(flags.max_bundle_size, flags.max_bundle_time_mills / 1e3)
-            engine.look_around(flags.checkpointing_interval / 1e3)
+            engine.bundle()
+            engine.look_around()
             presence.go_on()
             line.show()
         engine.checkpoint()

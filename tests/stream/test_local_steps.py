@@ -21,7 +21,7 @@ from pipelines.live.pipeline import Labels, LiveEnds
 from pipelines.live.stream import live_job
 from pipelines.local.models import Models
 from pipelines.local.steps import Header, Incoming, LocalSteps, Sent
-from pipelines.local.store import Bundle, Checkpoint, Store
+from pipelines.local.store import Bundle, Checkpoint, Saved, Store
 from tests.parts import examples
 from transforms.keyed.commands import HEADER, RESET
 
@@ -122,31 +122,49 @@ def names(sent: list[list[Sent]]) -> set[str]:
 @settings(max_examples=examples(6))
 @given(
     cuts=st.lists(st.integers(1, 1000), min_size=3, max_size=25),
-    checkpoint=st.integers(0, 30),
+    written=st.lists(st.integers(0, 3), min_size=1, max_size=8),
     killed=st.integers(0, 30),
 )
 def test_a_job_that_was_killed_sends_what_it_would_have(
-    cuts: list[int], checkpoint: int, killed: int, tmp_path_factory: pytest.TempPathFactory
+    cuts: list[int],
+    written: list[int],
+    killed: int,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    """However many models are written with each bundle."""
     folder = tmp_path_factory.mktemp("local")
     parts = bundles(cuts)
     steps, _ = new(folder / "whole")
     whole = run(steps, parts)
     assert {"out", "predictions", "scored", "episodes", "devices"} <= names(whole)
 
-    checkpoint %= len(parts)
-    killed = checkpoint + killed % (len(parts) - checkpoint)
+    killed %= len(parts)
     steps, models = new(folder / "cut")
-    assert run(steps, parts[:checkpoint]) == whole[:checkpoint]
-    states = [(key, models.encode(key)) for key in sorted(models.changed)]
+    store = Store(str(folder))
+    store.begin({})
+    turns = zip(parts[:killed], whole, itertools.cycle(written), strict=False)
+    for number, ((part, now), sent, count) in enumerate(turns, 1):
+        some = [models.save(key) for key in list(models.changed)[:count]]
+        seen = models.seen
+        models.bundle = number
+        assert steps.run(part, now) == sent
+        store.write(some, seen, Bundle(number, now, {}, {}))
+
     again, after = new(folder / "cut")
-    for key, data in states:
-        if data is not None:
-            after.decode(key, data, "here")
+    after.bundle = store.checkpoint().number
+    for saved in store.models(-1, after.bundle):
+        after.take(saved, "here")
     assert not after.changed
-    for part, now in parts[checkpoint:killed]:
-        again.run_again(part, now)
+    numbers = [bundle.number for bundle in store.bundles()]
+    assert numbers == [*range(after.bundle + 1, killed + 1)]
+    for number in numbers:
+        after.bundle = number
+        again.run_again(*parts[number - 1], store.ahead(number - 1))
+        for saved in store.models(number - 1, number):
+            after.take(saved, "here")
+    assert after.changed == models.changed
     assert run(again, parts[killed:]) == whole[killed:]
+    store.close()
 
 
 def test_messages_of_a_bundle_may_come_in_any_order(tmp_path: Path) -> None:
@@ -163,17 +181,25 @@ def test_the_store_keeps_what_was_written(tmp_path: Path) -> None:
     assert not store.holds_job
     store.begin({TOPIC: {0: 7}})
     assert store.checkpoint() == Checkpoint(0, {TOPIC: {0: 7}})
-    each = [Bundle(n, 1.5 * n, {TOPIC: {0: n}}, {TOPIC: {0: n + 1}}) for n in (1, 2, 3)]
-    for bundle in each:
-        store.add(bundle)
-    store.write([("a", b"1"), ("b\0é", b"2")], Checkpoint(1, {TOPIC: {0: 8}}))
-    store.write([("a", None)], Checkpoint(1, {TOPIC: {0: 8}}))
-    store.forget_after(2)
+    each = [Bundle(n, 1.5 * n, {TOPIC: {0: n}}, {TOPIC: {0: n + 7}}) for n in (1, 2, 3, 4)]
+    store.write([], 0, each[0])
+    store.write([Saved("a", 1, b"1"), Saved("b\0é", 1, b"2")], 1, each[1])
+    assert store.checkpoint() == Checkpoint(1, {TOPIC: {0: 8}})
+    store.write([Saved("a", 2, None)], 1, each[2])
+    store.write([], 1, each[3])
+    store.forget_after(3)
     store.close()
     store = Store(str(tmp_path))
     assert store.holds_job
-    assert store.bundles() == [each[1]]
-    assert [*store.models()] == [("b\0é", b"2")]
+    assert store.checkpoint() == Checkpoint(1, {TOPIC: {0: 8}})
+    assert store.bundles() == each[1:3]
+    assert [*store.models(-1, 1)] == [Saved("b\0é", 1, b"2")]
+    assert [*store.models(1, 2)] == [Saved("a", 2, None)]
+    assert store.ahead(1) == {"a"}
+    store.write([Saved("c", 3, b"3")], 2)
+    assert store.checkpoint() == Checkpoint(2, {TOPIC: {0: 9}})
+    assert store.bundles() == each[2:3]
+    assert [saved.key for saved in store.models(-1, 3)] == ["b\0é", "c"]
     store.close()
 
 
@@ -182,4 +208,4 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="file is not a database"):
         Store(str(tmp_path))
     with pytest.raises(DataError, match="the state of model 'a'"):
-        Models().decode("a", b"\xc1", "here")
+        Models().take(Saved("a", 0, b"\xc1"), "here")

@@ -88,12 +88,29 @@ class Reason(NamedTuple):
 
 @dataclass
 class _MessageGroup:
-    """Rows whose fields are of the same types."""
+    """Rows whose fields are of the same types: batches, or records.
+
+    Attributes:
+        batches: The rows of a message each.
+        records: A row each.
+        messages: Number of each one's message.
+        places: Place of each record in its message.
+    """
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     messages: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
+
+    def origins(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the number of each row's message, and its place there."""
+        messages = np.array(self.messages, dtype=np.int64)
+        if not self.batches:
+            return messages, np.array(self.places, dtype=np.int64)
+        counts = np.array([batch.num_rows for batch in self.batches])
+        begins = np.cumsum(counts) - counts
+        places = np.arange(counts.sum()) - np.repeat(begins, counts)
+        return np.repeat(messages, counts), places
 
 
 class Gathering:
@@ -205,7 +222,6 @@ class Gathering:
                 raise BadMessageError(f"{feature.name} is {array.type}: not {_numbers(feature)}")
             arrays.append(array)
             names.append(feature.name)
-        count_of_rows = batch.num_rows
         batch = pa.RecordBatch.from_arrays(arrays, names)
         key: tuple[Any, ...] = tuple(str(array.type) for array in arrays)
         # Batches with dictionaries of their own cannot be joined as they are.
@@ -213,9 +229,8 @@ class Gathering:
             key = (number, *key)
         group = self._groups.setdefault(key, _MessageGroup())
         group.batches.append(batch)
-        group.messages.extend([number] * count_of_rows)
-        group.places.extend(range(count_of_rows))
-        self.rows += count_of_rows
+        group.messages.append(number)
+        self.rows += batch.num_rows
 
     def _cells(self) -> list[tuple[str, str]]:
         """Return the columns of metrics and values, of a long table."""
@@ -247,8 +262,7 @@ class Gathering:
         self, group: _MessageGroup
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return a group's rows with all columns, and where they came from."""
-        messages = np.array(group.messages, dtype=np.int64)
-        places = np.array(group.places, dtype=np.int64)
+        messages, places = group.origins()
         if group.batches:
             joined = pa.concat_batches(group.batches)
             columns = dict(zip(joined.schema.names, joined.columns, strict=True))
@@ -262,8 +276,11 @@ class Gathering:
                 columns = {name: array.filter(pa.array(keep)) for name, array in columns.items()}
                 messages, places = messages[keep], places[keep]
         if self._columns.model_id == MESSAGE_KEY:
+            # Each key is looked at once, not once a row.
             keys = pa.array([message.key for message in self._messages], pa.binary())
-            columns[MESSAGE_KEY] = keys.take(pa.array(messages))
+            keys = keys.dictionary_encode()
+            codes = keys.indices.take(pa.array(messages))
+            columns[MESSAGE_KEY] = pa.DictionaryArray.from_arrays(codes, keys.dictionary)
         if self._columns.time == RECORD_TIME:
             times = self._of(messages, "timestamp")
             columns[RECORD_TIME] = pa.array(times, mask=times < 0).cast(pa.timestamp("ms", "UTC"))
@@ -320,9 +337,9 @@ class Gathering:
 
     def _refuse_rows(self, failed: pa.RecordBatch, group: _MessageGroup) -> None:
         """Sort the failures of `parse` by their messages."""
-        records = dict(
-            zip(zip(group.messages, group.places, strict=True), group.records, strict=False)
-        )
+        # Of batches there are none.
+        places = zip(group.messages, group.places, strict=False)
+        records = dict(zip(places, group.records, strict=True))
         where = {(m.partition, m.offset): number for number, m in enumerate(self._messages)}
         for partition, offset, place, text in refused_rows(failed):
             number = where[partition, offset]

@@ -287,13 +287,14 @@ def may_flush(clock: Clock | None) -> bool:
 
 def may_release(order: Order, clock: Clock, rows_to_start: int) -> bool:
     """Check, without a look at the rows that wait, whether there may be something to do."""
-    if clock.due <= progress(order, clock):
+    past = progress(order, clock)
+    if clock.due <= past:
         return True
     if not clock.waiting or not (clock.started or clock.waiting >= rows_to_start):
         return False
     if order.max_disorder == 0:
         return clock.waiting > len(clock.ahead)
-    return clock.oldest < progress(order, clock)
+    return clock.oldest < past
 
 
 def in_turn(arrived: Chunk) -> Chunk:

@@ -286,12 +286,16 @@ class ModelLog:
         # Bytes of models and learners that are no more.
         self._stale, size = 0, 0
         for entry in entries:
-            if isinstance(entry, Chunk | Waiting):
-                self._waiting.append(entry)
+            # Those that most logs have come first.
+            if isinstance(entry, Packed):
+                self._stale, size = self._stale + size, entry.size
+                self._put_past(entry)
             elif isinstance(entry, Clock):
                 self.clock = entry
             elif isinstance(entry, Watch):
                 self.watch = entry
+            elif isinstance(entry, Chunk | Waiting):
+                self._waiting.append(entry)
             elif isinstance(entry, Heard):
                 self.heard = entry
             elif isinstance(entry, Told):
@@ -300,12 +304,9 @@ class ModelLog:
                 self._spilled = entry.rows
             elif isinstance(entry, Expired):
                 self.expired = entry.name
-            elif isinstance(entry, LearnerBytes):
+            else:
                 self._stale += len(self.learner or b"")
                 self.learner = entry.data
-            else:
-                self._stale, size = self._stale + size, entry.size
-                self._put_past(entry)
         # Whether the cell of its own holds a part of the model, and whether it is written.
         self._keeps = self._packed is not None and bool(self._packed.moving)
         self._writes_kept = False

@@ -81,7 +81,14 @@ class Packed(NamedTuple):
     @property
     def size(self) -> int:
         """How many bytes all but what is kept takes, about."""
-        return sum(len(getattr(self, part)) for part in _PARTS)
+        return (
+            len(self.body)
+            + len(self.moving)
+            + len(self.drift)
+            + len(self.last_values)
+            + len(self.open)
+            + len(self.window)
+        )
 
     def encode(self) -> bytes:
         """Write all but what is kept as bytes."""

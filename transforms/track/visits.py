@@ -48,6 +48,7 @@ class _ReadyVisit(NamedTuple):
         chunks: These, and others if they are to be put in order with them.
         oldest: Least time of rows that stay where they are in the log, not among the chunks; None
             if all are among them and what is left is written anew.
+        rows: How many rows the chunks have.
     """
 
     visit: Visit
@@ -55,6 +56,7 @@ class _ReadyVisit(NamedTuple):
     until: int
     chunks: list[Chunk]
     oldest: int | None
+    rows: int
 
     @classmethod
     def of(cls, order: Order, visit: Visit, clock: Clock) -> _ReadyVisit:
@@ -70,12 +72,7 @@ class _ReadyVisit(NamedTuple):
         if not chunks:
             # A window ends, or a snapshot is due.
             chunks = [visit.chunks[0].slice(0, 0) if visit.chunks else no_rows(log.width)]
-        return cls(visit, clock, until, chunks, oldest)
-
-    @property
-    def rows(self) -> int:
-        """How many rows its chunks have."""
-        return sum(map(len, self.chunks))
+        return cls(visit, clock, until, chunks, oldest, sum(map(len, chunks)))
 
     @property
     def width(self) -> int:
