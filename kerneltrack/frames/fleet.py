@@ -127,9 +127,9 @@ class Fleet:
             "channel", "direction" ("up" or "down": it counts only on that side of what is usual),
             "least_deviation" (only from this distance on, in its own unit), and "device" (all
             without it). They are not saved.
-        feedback: Answers of people to episodes: later ones like those marked as false are muted.
-            The lines of a file of `kerneltrack feedback`, as `csv.DictReader` gives them. It needs
-            times, and is not saved.
+        feedback: Answers of people to episodes: later ones like those marked as false are muted,
+            and a reference "auto" takes their rows as normal. The lines of a file of `kerneltrack
+            feedback`, as `csv.DictReader` gives them. It needs times, and is not saved.
         max_jump: Seconds that a row may be ahead of the newest one of its model. Rows further ahead
             wait until `jump_rows` of them agree; the model goes on there then. Rows that a later
             one shows to come from a wrong clock are left out. By default about three years, so
@@ -441,7 +441,9 @@ class Fleet:
         read = self._reading.read(df, asked, self._specs, models, labelled)
         specs = self._specs
         _rules_of(self._rules_given, read.columns)
-        _feedback_of(self._feedback_given, read.columns)
+        feedback = _feedback_of(self._feedback_given, read.columns)
+        if feedback != specs.feedback:
+            specs = dataclasses.replace(specs, feedback=feedback)
         if specs.reference is not None and specs.reference.names_channels:
             words = read.reading.texts.words
             placed = specs.reference.placed(read.columns.features, words, read.unseen)
@@ -991,4 +993,6 @@ def _feedback_of(
     if columns.time is None:
         raise ConfigError("time", None, "given, since feedback counts from a time on")
     entries = [(f"feedback, entry {number}", each) for number, each in enumerate(given, 1)]
-    return Feedback(checked_feedback(entries, columns.features), tuple(columns.features))
+    said = checked_feedback(entries, columns.features)
+    check_devices("feedback", said)
+    return Feedback(said, tuple(columns.features))

@@ -37,6 +37,7 @@ from kerneltrack.learners.common.inputs import extras_for
 from kerneltrack.learners.common.kept_classes import names_of
 from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
+from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
 from kerneltrack.snapshots.header import About, learner_about, read_about
 from kerneltrack.trackers.common.features import Features
@@ -55,17 +56,21 @@ class Specs:
         tracker: The tracker's settings.
         learner: The learner's; None: no labels are learned.
         reference: Those of what rows are held against; None: nothing.
+        feedback: What people said of episodes; None: nothing, or the columns are not known yet.
     """
 
     tracker: SubspaceSpec
     learner: LearnerSpec | None
     reference: ReferenceSpec | None
+    feedback: Feedback | None = None
 
     @cached_property
     def work(self) -> Work:
         """The same but for the learner, as the core takes it."""
         extras = extras_for(self.learner, self.tracker)
-        return Work(spec=self.tracker, reference=self.reference, extras=extras)
+        return Work(
+            spec=self.tracker, reference=self.reference, extras=extras, feedback=self.feedback
+        )
 
     @cached_property
     def look(self) -> Work:

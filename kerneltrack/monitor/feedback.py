@@ -21,7 +21,7 @@ import numpy as np
 from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC
-from kerneltrack.monitor.entries import texts_of
+from kerneltrack.monitor.entries import by_who, texts_of
 from kerneltrack.monitor.likeness import KnownFault, likeness, named_channels
 from kerneltrack.monitor.reference.episodes import Episode
 from kerneltrack.monitor.reference.run import NOTHING_SAID
@@ -31,7 +31,7 @@ from kerneltrack.monitor.spans import parse_moment
 FALSE, REAL = "false", "real"
 VERDICTS = (FALSE, REAL)
 NEEDED = ("device", "since", "until", "verdict", "from", "kind", "channels")
-FIELDS = ("device", "since", "until", "verdict", "name", "from", "why", "kind", "channels")
+FIELDS = ("device", "group", "since", "until", "verdict", "name", "from", "why", "kind", "channels")
 MOST_SAID = 100_000
 """Entries, at most."""
 MOST_TOLD, MOST_ENTRY = 64, 1 << 14
@@ -47,8 +47,8 @@ class Said(NamedTuple):
     """An entry: what somebody said of an episode, and what the episode was like.
 
     Attributes:
-        device: The device's ID.
-        since: Since when the episode was, ns.
+        device: The device's ID; "" for those of a group.
+        since: Since when the episode was, ns. Of a group all are meant that were between these.
         until: Time of its newest row that was known, ns.
         verdict: `FALSE` or `REAL`.
         start: It counts from this time on, ns.
@@ -56,6 +56,7 @@ class Said(NamedTuple):
         channels: As of `KnownFault`.
         name: What was found to be its cause; "": not said.
         why: The reason; "": none.
+        group: A group's name, which says it of each of its devices; None: of one.
     """
 
     device: str
@@ -67,15 +68,23 @@ class Said(NamedTuple):
     channels: tuple[Mapping[str, Any], ...]
     name: str = ""
     why: str = ""
+    group: str | None = None
+
+    @property
+    def who(self) -> str:
+        """The device or group."""
+        return self.device if self.group is None else self.group
 
     @property
     def fault(self) -> KnownFault:
         """The episode as others are compared with it."""
-        return KnownFault(self.name, self.device, self.kind, self.channels)
+        return KnownFault(self.name, self.who, self.kind, self.channels)
 
-    def is_of(self, start: int) -> bool:
-        """Check whether it is of the episode that began at this time, ns."""
-        return self.since == start // 1000 * 1000
+    def is_of(self, start: int, now: int) -> bool:
+        """Check whether it is of an episode of these times, ns: the begin, and its newest row."""
+        if self.group is None:
+            return self.since == start // 1000 * 1000
+        return start <= self.until and now >= self.since
 
     @property
     def text(self) -> str:
@@ -91,6 +100,7 @@ class Feedback:
         said: The entries. Of two of an episode the later one counts, from its own time on.
         channels: Names of the D channels.
         told: What a live job was told of devices since, behind these: as bytes, and read.
+        groups: Each device's group, where entries name groups.
     """
 
     said: tuple[Said, ...]
@@ -98,6 +108,7 @@ class Feedback:
     told: dict[str, tuple[bytes, tuple[Said, ...]]] = dataclasses.field(
         default_factory=dict, compare=False
     )
+    groups: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def tell(self, device: str, told: bytes) -> None:
         """Let this be all that a live job was told of a device, by `told_with`; b"": nothing.
@@ -119,23 +130,26 @@ class Feedback:
 
     def said_of(self, device: str) -> IntArray:
         """Return what was said of a device's episodes, as of `reference.update`."""
-        entries = [*self._by_device.get(device, ()), *self.told.get(device, (b"", ()))[1]]
-        if not entries:
-            return NOTHING_SAID
-        lines = [(each.since, each.until, each.start, each.verdict == FALSE, 0) for each in entries]
-        return np.array(lines, np.int64)
+        lines = [
+            (each.since, each.until, each.start, each.verdict == FALSE, each.group is not None)
+            for each in self._entries_of(device)
+        ]
+        return np.array(lines, np.int64) if lines else NOTHING_SAID
 
     @cached_property
-    def _by_device(self) -> dict[str, list[Said]]:
-        found: dict[str, list[Said]] = {}
-        for each in self.said:
-            found.setdefault(each.device, []).append(each)
-        return found
+    def _by_who(self) -> dict[tuple[str | None, str | None], list[Said]]:
+        return by_who(self.said)
+
+    def _entries_of(self, device: str) -> list[Said]:
+        """Return what was said of a device: of its group, of itself, and while the job runs."""
+        found = [*self._by_who.get((device, None), ()), *self.told.get(device, (b"", ()))[1]]
+        group = self.groups.get(device)
+        return found if group is None else [*self._by_who.get(("", group), ()), *found]
 
     def of(self, device: str, time: int) -> list[Said]:
         """Return what counts of a device's episodes at a time, ns: of each what was said last."""
-        entries = [*self._by_device.get(device, ()), *self.told.get(device, (b"", ()))[1]]
-        return [*{each.since: each for each in entries if each.start <= time}.values()]
+        entries = [each for each in self._entries_of(device) if each.start <= time]
+        return [*{(each.group, each.since): each for each in entries}.values()]
 
     def why_muted(self, device: str, episode: Episode) -> str | None:
         """Return why an episode is muted as it is now, in words; None: it is not.
@@ -156,7 +170,7 @@ class Feedback:
         # Of those that are as like, one that was real comes first.
         most, is_real, nearest = max(how_like, key=itemgetter(0, 1))
         is_longer = now - start > LONGEST * (nearest.until - nearest.since)
-        if is_real or most < LEAST_LIKENESS or (is_longer and not nearest.is_of(start)):
+        if is_real or most < LEAST_LIKENESS or (is_longer and not nearest.is_of(start, now)):
             return None
         return nearest.text
 
@@ -169,6 +183,7 @@ def entry_of(said: Said) -> dict[str, str]:
     """Return the texts of an entry, by field, as files have them."""
     texts = {
         "device": said.device,
+        "group": said.group or "",
         "since": _moment(said.since),
         "until": _moment(said.until),
         "verdict": said.verdict,
@@ -212,7 +227,7 @@ def read_told(told: bytes, channels: Sequence[str] | None = None) -> tuple[Said,
 
 def named_faults(said: Sequence[Said]) -> list[KnownFault]:
     """Return the episodes that have a name, and were not said to be false later."""
-    last = {(each.device, each.since): each for each in said}
+    last = {(each.device, each.group, each.since): each for each in said}
     return [each.fault for each in last.values() if each.verdict == REAL and each.name]
 
 
@@ -227,8 +242,9 @@ def checked_feedback(
     """Return what entries say.
 
     Args:
-        entries: Each with its place ("line 3"): a mapping with the `NEEDED` fields, and perhaps
-            others of `FIELDS`. `channels` is a list of mappings, or its text in JSON.
+        entries: Each with its place ("line 3"): a mapping with the `NEEDED` fields, or a `group` in
+            place of a device, and perhaps others of `FIELDS`. `channels` is a list of mappings, or
+            its text in JSON.
         channels: Names of the channels that there are; None: any.
         zone: The zone of times that name no offset.
 
@@ -244,8 +260,10 @@ def _checked(where: str, entry: Any, channels: Sequence[str] | None, zone: str) 
     if isinstance(entry, Mapping) and isinstance(entry.get("channels"), list):
         entry = {**entry, "channels": json.dumps(entry["channels"])}
     texts = texts_of(where, entry, FIELDS)
+    if "device" in texts and "group" in texts:
+        raise ConfigError(f"{where}, group", texts["group"], "left out where a device is named")
     for field in NEEDED:
-        if field not in texts:
+        if field not in texts and not (field == "device" and "group" in texts):
             raise ConfigError(f"{where}, {field}", None, "given")
     verdict, name = texts["verdict"].lower(), texts.get("name", "")
     if verdict not in VERDICTS:
@@ -259,7 +277,8 @@ def _checked(where: str, entry: Any, channels: Sequence[str] | None, zone: str) 
     if until < since:
         raise ConfigError(f"{where}, until", texts["until"], "not before since")
     return Said(
-        device=texts["device"],
+        device=texts.get("device", ""),
+        group=texts.get("group"),
         since=since,
         until=until,
         verdict=verdict,

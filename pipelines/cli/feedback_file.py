@@ -86,8 +86,8 @@ def append(path: str, said: Said) -> bool:
     """
     header = _line(FIELDS)
     if exists(path):
-        before = {(each.device, each.since): each for each in read_feedback(path)}
-        if before.get((said.device, said.since)) == said:
+        before = {(each.who, each.since): each for each in read_feedback(path)}
+        if before.get((said.who, said.since)) == said:
             return False
     with open(path, "a+", encoding="utf-8", newline="") as file:
         file.seek(0)

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from kerneltrack.errors import ConfigError, DataError, printable
-from kerneltrack.monitor.feedback import MOST_ENTRY, Said, entry_of
+from kerneltrack.monitor.feedback import FALSE, MOST_ENTRY, Said, entry_of
 from kerneltrack.monitor.likeness import named_channels
+from kerneltrack.monitor.reference.spec import AUTO
 from kerneltrack.monitor.spans import parse_moment
 from pipelines.cli.feedback_file import append
 from pipelines.feedback.options import LAST, check
@@ -35,14 +36,18 @@ def run(args: argparse.Namespace) -> int:
         DataError: if the run, the topic or the file cannot be read.
     """
     check(args)
+    learning = AUTO
     if args.folder is None:
         clock, lines = SiteClock(), list(_of_topic(args))
     else:
-        clock, lines = clock_of(read_run(args.folder)), list(_of_run(args.folder, args.device))
+        record = read_run(args.folder)
+        clock, lines = clock_of(record), list(_of_run(args.folder, args.device))
+        learning = (record.get("reference") or {}).get("learning", AUTO)
     line = _chosen(args, lines, clock.zone)
     start = line["time"] if args.start is None else parse_moment("--from", args.start, clock.zone)
     said = Said(
-        device=args.device,
+        device="" if args.group else args.device,
+        group=args.group,
         since=_whole(line["start"]),
         until=_whole(line["time"]),
         verdict=args.verdict,
@@ -56,10 +61,14 @@ def run(args: argparse.Namespace) -> int:
         _send(args, said)
     is_new = args.to is None or append(args.to, said)
     about = (
-        f"episode {line['episode']} of {printable(said.device)}, since {clock.named(line['start'])}"
+        f"episode {line['episode']} of {printable(args.device)}, since {clock.named(line['start'])}"
     )
+    if said.group:
+        about += f", and those of {printable(said.group)} in that time"
     named = f", {printable(said.name)}" if said.name else ""
     note = f"from {clock.named(said.start)} on" if is_new else f"{args.to} has that already"
+    if is_new and said.verdict == FALSE and learning != AUTO:
+        note += f"; with --reference {learning} episodes like it are muted, its rows stay odd"
     say(f"{about}: {said.verdict}{named} ({note})")
     return 0
 

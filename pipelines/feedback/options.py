@@ -47,6 +47,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_partition(parser)
     parser.add_argument(
+        "--group",
+        default=None,
+        metavar="NAME",
+        help="Let the line count for each device of this value of --group COLUMN, for all of their "
+        "episodes that were at the time of this one.",
+    )
+    parser.add_argument(
         "--name",
         default="",
         help="Name the cause of a real one. `kerneltrack devices --faults FILE` names later "
@@ -88,5 +95,7 @@ def check(args: argparse.Namespace) -> None:
                 raise ConfigError(f"--{flag}", getattr(args, flag), allowed)
     if args.partition is not None and args.send is None:
         raise ConfigError("--partition", args.partition, "left out without --send")
+    if args.group is not None and args.send is not None:
+        raise ConfigError("--group", args.group, "left out with --send: a message is of a device")
     if args.name and args.verdict == FALSE:
         raise ConfigError("--name", args.name, "left out of an episode that was false")

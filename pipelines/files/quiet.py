@@ -28,7 +28,7 @@ from transforms.read.look import Input
 
 
 def with_groups(job: Job, column: str | None, files: Input) -> Job:
-    """Return the job with the devices' groups, if a quiet time or a rule is that of a group.
+    """Return the job with the devices' groups, if a quiet time, a rule or an answer is of a group.
 
     Args:
         job: The job.
@@ -41,12 +41,14 @@ def with_groups(job: Job, column: str | None, files: Input) -> Job:
     """
     if column is not None:
         check_group(files, column)
-    quiet, rules = job.quiet, job.rules
+    quiet, rules, feedback = job.quiet, job.rules, job.feedback
     of_rules = () if rules is None else rules.rules
     of_quiet = () if quiet is None else quiet.times
     check_groups(of_rules, column, RULES_FLAG)
     check_groups(of_quiet, column, FLAG)
-    entries: list[Entry] = [*of_rules, *of_quiet]
+    of_feedback = () if feedback is None else feedback.said
+    check_groups(of_feedback, column, FEEDBACK_FLAG)
+    entries: list[Entry] = [*of_rules, *of_quiet, *of_feedback]
     if all(each.group is None for each in entries):
         return job
     groups = groups_of(files, str(column))
@@ -54,6 +56,7 @@ def with_groups(job: Job, column: str | None, files: Input) -> Job:
         job,
         quiet=quiet and dataclasses.replace(quiet, groups=groups),
         rules=rules and dataclasses.replace(rules, groups=groups),
+        feedback=feedback and dataclasses.replace(feedback, groups=groups),
     )
 
 
@@ -65,7 +68,8 @@ def rule_lines(output: str, rules: Rules | None) -> list[str]:
 def feedback_lines(output: str, feedback: Feedback | None) -> list[str]:
     """Return a warning of feedback on no device: it is a mistake."""
     said = () if feedback is None else feedback.said
-    return _unknown_names(output, [each.device for each in said], {}, FEEDBACK_FLAG)
+    groups = {} if feedback is None else feedback.groups
+    return _unknown_names(output, [each.who for each in said], groups, FEEDBACK_FLAG)
 
 
 def _unknown_lines(

@@ -25,6 +25,7 @@ from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.entries import check_devices
 from kerneltrack.paths import join, whole
 from kerneltrack.snapshots.folder import SnapshotFolder
+from pipelines.cli.feedback_file import FLAG as FEEDBACK_FLAG
 from pipelines.cli.feedback_file import check_feedback, feedback_from_flags
 from pipelines.cli.rule_flags import FLAG, check_rules, rules_from_flags
 from pipelines.files import outcome, output_folder
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         check_devices(FLAG, rules.rules)
     feedback = feedback_from_flags(args, columns)
     check_feedback(feedback, reference)
+    if feedback is not None:
+        check_devices(FEEDBACK_FLAG, feedback.said)
     job = ScoreRows(snapshots, measure, merge=columns.partial, rules=rules, feedback=feedback)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns)

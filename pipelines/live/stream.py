@@ -20,6 +20,7 @@ from kerneltrack.paths import is_local, join, whole
 from pipelines.cli import kafka_options
 from pipelines.cli.beam_options import beam_options
 from pipelines.cli.command_line import UsageError, flags_named
+from pipelines.cli.feedback_file import FLAG as FEEDBACK_FLAG
 from pipelines.cli.job_flags import refuse_without
 from pipelines.cli.quiet_file import FLAG
 from pipelines.cli.rule_flags import FLAG as RULES_FLAG
@@ -126,6 +127,8 @@ def live_job(args: argparse.Namespace, columns: Columns) -> tuple[Job, str | Non
         check_devices(FLAG, job.quiet.times)
     if job.rules is not None:
         check_devices(RULES_FLAG, job.rules.rules)
+    if job.feedback is not None:
+        check_devices(FEEDBACK_FLAG, job.feedback.said)
     if job.before is None:
         refuse_without(args, "overlap", ["warm_start"])
     job = dataclasses.replace(

@@ -104,6 +104,31 @@ def test_what_was_false_is_not_told_again(
     assert like["p1"]["likeness"] == pytest.approx(1.0)
 
 
+def test_what_is_said_of_a_group_is_said_of_each_of_its_devices(
+    site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    halls = {"p1": "north", "p2": "north"}
+    rows, run, said = tmp_path / "rows.parquet", tmp_path / "run", tmp_path / "said.csv"
+    table().assign(hall=lambda all: all["device"].map(halls).fillna("south")).to_parquet(rows)
+    answer = ("p1", "1", "false", "--group", "north", "--to", str(said))
+    assert main(["feedback", str(site / "plain"), *answer]) == 0
+    assert "and those of north in that time: false" in capsys.readouterr().out
+    flags = ("--exclude", "hall", "--feedback", str(said), "--output", str(run))
+    assert main(["track", str(rows), *TRACK, *flags]) == 2
+    assert "--group" in capsys.readouterr().err
+    assert main(["track", str(rows), *TRACK, *flags, "--group", "hall"]) == 0
+    assert ends(run) == {
+        **{("p1", 1): WHY, ("p1", 2): WHY, ("p1", 3): None},
+        **{("p2", 1): WHY, ("p3", 1): None},
+    }
+    place = ("--snapshots", str(site / "plain" / "snapshots"), "--output", str(tmp_path / "scores"))
+    capsys.readouterr()
+    assert main(["score", str(rows), *COLUMNS, *place, "--feedback", str(said)]) == 2
+    assert "a device: groups are of files" in capsys.readouterr().err
+    assert main(["feedback", str(site / "plain"), *answer[:5], "--send", "rows"]) == 2
+    assert "a message is of a device" in capsys.readouterr().err
+
+
 def test_spec_score_and_python_say_the_same(site: Path, tmp_path: Path) -> None:
     with open(site / "said.csv", newline="") as file:
         said = list(csv.DictReader(file))
@@ -145,6 +170,9 @@ def test_an_episode_is_found_by_number_time_or_as_the_last(
         assert main(["feedback", run, "p1", episode, "false", *to]) == 0
     text = capsys.readouterr().out.splitlines()
     assert text[0].startswith("episode 2 of p1, since 2026-01-01 16:40:00 UTC: false (from 2026-")
+    assert text[0].endswith(
+        "; with --reference first episodes like it are muted, its rows stay odd)"
+    )
     assert [line.endswith("has that already)") for line in text] == [False, True, True]
     assert main(["feedback", run, "p1", "2", "false", *to, "--from", "2026-01-03"]) == 0
     assert "from 2026-01-03 00:00:00 UTC on" in capsys.readouterr().out

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kerneltrack.monitor.feedback import FIELDS
 from pipelines.cli.main import main
 from pipelines.topics.admin import Topics
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
@@ -159,17 +160,35 @@ def from_row(table: pa.Table, row: int) -> pa.Table:
     return table.filter(pa.compute.greater_equal(table["index"], row))
 
 
+def same_again(portion: Path, path: Path) -> Path:
+    """Write the rows in which a device was off a second time, after all others; return the file.
+
+    The last row of the recording is ten seconds after those before it.
+    """
+    rows = pq.read_table(portion)
+    rows = rows.filter(pa.compute.equal(rows["model_id"], "device-1"))
+    later = pa.compute.add(rows["time"], pa.scalar(30_000, pa.duration("ms")))
+    times = later.cast(rows.schema.field("time").type)
+    pq.write_table(rows.set_column(rows.column_names.index("time"), "time", times), path)
+    return path
+
+
 def test_history_then_live_is_one_job(
     cluster: LocalCluster,
     recording: Recording,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A history of files, then a live job that reads the topic from before the history's end."""
+    """A history of files, then a live job that reads the topic from before the history's end.
+
+    While it runs somebody says that an episode was false: the next one like it is muted.
+    """
     order = [("model_id", "ascending"), ("index", "ascending")]
     whole, history = tmp_path / "whole", tmp_path / "history"
     files = [str(path) for path in recording.files]
-    track(*files, *COLUMNS, *SPECS, *REFERENCE, "--output", str(whole))
+    (tmp_path / "said.csv").write_text(",".join(FIELDS) + "\n")
+    said = ("--feedback", str(tmp_path / "said.csv"))
+    track(*files, *COLUMNS, *SPECS, *REFERENCE, *said, "--output", str(whole))
     first, second, third, last = recording.portions
     track(str(first), str(second), *COLUMNS, *SPECS, *REFERENCE, "--output", str(history))
     live = Live(cluster, "history-then-live", "arrow")
@@ -182,10 +201,16 @@ def test_history_then_live_is_one_job(
     warm = ("--warm-start", "history/snapshots", "--overlap", "drop")
     expected = from_row(table_of(whole, "episodes").sort_by(order), HISTORY)
     rows = recording.features.num_rows * (ROWS - HISTORY) // ROWS
-    with live.running(*REFERENCE, *warm):
+    with live.running(*REFERENCE, *warm, *said):
         features = live.read("", rows, tmp_path)
         predictions = live.read("-predictions", rows, tmp_path)
         episodes = live.read("-episodes", len(expected), tmp_path)
+        answer = ("device-1", "last", "false", "--send", live.topic)
+        assert main(["feedback", str(whole), *answer, *live.place]) == 0
+        live.send(same_again(third, tmp_path / "again.parquet"), 20)
+        more = live.read("-episodes", len(expected) + 1, tmp_path).to_pylist()
+        muted = {line["muted"] for line in more if line["episode"] == 2}
+        assert muted == {"like that since 1970-01-01T00:00:12Z, marked as false"}
         assert sum(live.sizes(f"{live.topic}-out-dead-letters")) == 0
     wanted = features_of(whole).sort_by(order)
     wanted = wanted.filter(pa.compute.less(wanted["index"], ROWS))

@@ -90,6 +90,53 @@ def test_it_counts_as_if_a_file_had_said_it(
     assert muted == {1: None, 2: WHY, 3: WHY}
 
 
+MOVES = ReferenceSpec(learning="auto", rows=256, memory="1024 rows", season="none", false_alarms=10)
+LENGTH, SAID_LATER = 1800, 1550 * SECOND
+
+
+def habits() -> Rows:
+    """A third channel that is too high for 30 rows, again and again."""
+    rows = make_rows(LENGTH, times=np.arange(LENGTH) * SECOND)
+    x = np.random.default_rng(5).normal(size=(LENGTH, 3))
+    for start in (1400, 1600, 1720):
+        x[start : start + 30, 2] += 6
+    return dataclasses.replace(rows, x=x)
+
+
+def moving_step(*said: Said) -> Step:
+    return Step(order=ORDER, reference=MOVES, devices=True, feedback=Feedback(said, CHANNELS))
+
+
+@pytest.mark.parametrize(
+    ("cuts", "later", "told_at"),
+    [([128], [64], 1536), ([700, 37], [9, 31], 1510), ([1000], [300], 1549)],
+)
+def test_rows_become_normal_as_if_a_file_had_said_it(
+    cuts: list[int], later: list[int], told_at: int
+) -> None:
+    rows, plain = habits(), moving_step()
+    plain.push("m", rows.chunk())
+    outcome = plain.finish()
+    first = next(line for line in lines(outcome)[0] if line["state"] == "closed")
+    assert first["time"] < told_at * SECOND
+    said = first_said(since=first["start"], until=first["time"], start=SAID_LATER)
+    wanted = moving_step(said)
+    wanted.push("m", rows.chunk())
+    file = wanted.finish()
+    told = moving_step()
+    for chunk in (
+        *rows.take(np.arange(told_at)).cut(cuts),
+        as_chunk(as_command(said)),
+        *rows.take(np.arange(told_at, LENGTH)).cut(later),
+    ):
+        told.push("m", chunk)
+    found = told.finish()
+    assert lines(found) == lines(file)
+    assert found.snapshots[-1] == file.snapshots[-1]
+    assert found.snapshots[-1] != outcome.snapshots[-1]
+    assert len(lines(file)[0]) < len(lines(outcome)[0])
+
+
 def test_what_was_said_last_counts_and_a_device_that_begins_anew_knows_it() -> None:
     rows, step, other = rows_of(), step_of(), step_of(first_said())
     # Of a device that has sent nothing yet, too.

@@ -112,6 +112,22 @@ def test_what_lasts_much_longer_counts_but_for_the_false_one_itself() -> None:
     assert feedback.why_muted("a", episode(lasts=93)) == WHY
 
 
+def test_what_is_said_of_a_group_counts_for_its_devices() -> None:
+    of_all = said(device="", group="north")
+    feedback = Feedback((of_all,), CHANNELS, groups={"a": "north", "b": "south"})
+    assert feedback.why_muted("a", episode()) == WHY
+    assert feedback.why_muted("b", episode()) is None
+    assert feedback.said_of("a").tolist() == [[7 * SECOND, 17 * SECOND, 100 * SECOND, 1, 1]]
+    assert not len(feedback.said_of("b"))
+    # However long it is, one that was in that time is meant itself.
+    assert feedback.why_muted("a", episode(lasts=93)) == WHY
+    assert feedback.why_muted("a", episode(lasts=82)) is None
+    # What is said of the device itself comes later.
+    own = said(verdict=REAL)
+    both = Feedback((own, of_all), CHANNELS, groups={"a": "north"})
+    assert both.why_muted("a", episode()) is None
+
+
 def test_names_are_those_of_real_episodes_as_they_were_said_last() -> None:
     entries = [
         *(said(name="bearing", verdict=REAL), said(since=2, verdict=REAL)),
@@ -155,6 +171,7 @@ ENTRY = {
         ({"channels": [channel("heat", 1.0, math.inf)]}, "line 2, channels, deviation"),
         ({"channels": '[{"channel": "heat", "share": true, "deviation": 1}]'}, "channels, share"),
         ({"unit": "K"}, "line 2, unit"),
+        ({"group": "north"}, "line 2, group = 'north': must be left out where a device is named"),
     ],
 )
 def test_what_an_entry_may_not_say_is_named_by_its_place(
@@ -191,7 +208,7 @@ def test_a_file_gets_a_line_for_each_thing_said(tmp_path: Path) -> None:
         append(path, real)
     others = [name for name in text.split("\n")[0].split(",") if name != "why"]
     Path(path).write_text(",".join(others) + "\n")
-    with pytest.raises(DataError, match="must begin with the line device,since,until,verdict"):
+    with pytest.raises(DataError, match="must begin with the line device,group,since,until"):
         append(path, real)
 
 

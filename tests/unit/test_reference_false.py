@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kerneltrack as kt
 from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
@@ -19,7 +21,7 @@ from kerneltrack.fleet.results import Results
 from kerneltrack.fleet.run import run_models, run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
-from kerneltrack.monitor.feedback import FALSE, REAL, Feedback, Said
+from kerneltrack.monitor.feedback import FALSE, REAL, Feedback, Said, entry_of
 from kerneltrack.monitor.reference import BLOCK, Episode, Scores
 from kerneltrack.monitor.reference.run import NOTHING_SAID
 from kerneltrack.monitor.reference.state import (
@@ -316,6 +318,28 @@ def test_many_models_at_once_are_each_alone(cuts: list[int]) -> None:
         wanted = [*results.episodes[0], *results.devices[0]]
         assert sorted(map(repr, lines[place])) == sorted(map(repr, wanted))
     assert learned == sum(results.false_learned for _, results in own) == 1
+
+
+def test_a_fleet_learns_them_too() -> None:
+    rows = rows_of()
+    over = first_of(rows)
+    said = said_in_words("m", over, over.times[2] + MINUTES)
+    results = alone(work_of(said), "m", rows)[1]
+    fleet, times = (
+        kt.Fleet(rank=3, budget=5, reference=SPEC, feedback=[entry_of(said)]),
+        clock(4100),
+    )
+    for piece in np.array_split(np.arange(len(rows)), 3):
+        columns = {name: rows[piece, place] for place, name in enumerate(CHANNELS)}
+        columns |= {
+            "device": ["m"] * len(piece),
+            "time": pa.array(times[piece], pa.timestamp("ns")),
+        }
+        fleet.update(pa.table(columns), model_id="device", time="time")
+    opened = {each.number: each.start for each in results.episodes[0]}
+    found = fleet.episodes.to_pylist()
+    assert {each["episode"]: each["start_index"] for each in found} == opened
+    assert len(fleet.episodes) == len(opened) < len(HABIT)
 
 
 def test_a_frozen_reference_learns_none() -> None:
