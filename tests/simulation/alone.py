@@ -149,7 +149,8 @@ class Alone:
         known = asked.work.feedback
         if known is None:
             return asked
-        feedback = Feedback((*known.said, *self._told), known.channels)
+        said = (*known.said, *self._told)
+        feedback = Feedback(said, known.channels, groups=known.groups)
         return asked._replace(work=dataclasses.replace(asked.work, feedback=feedback))
 
     # ---- what comes ----

@@ -155,6 +155,8 @@ class History(NamedTuple):
     actions: list[Action]
 
 
+LONG = "normal"
+"""A companion that is not drawn: its episodes open after a thousand rows, so its lives are long."""
 LIMITS = (
     ("transforms.track.log", "MOST_ENTRIES", (1, 3, 8, 20)),
     ("transforms.track.log", "MOST_APPENDED", (0, 4, 10)),
@@ -184,7 +186,7 @@ def _setup(rng: np.random.Generator, seed: int) -> Setup:
     learner, disorder = of(*LEARNERS), of(0.0, 1.5, 4.0, 4.0, 10.0)
     limits = [(module, name, of(*values)) for module, name, values in LIMITS if rng.random() < 0.25]
     idle = of(None, 2.0)
-    companion = of(*["alone"] * 8, *COMPANIONS)
+    companion = of(*["alone"] * 8, *(name for name in COMPANIONS if name != LONG))
     return Setup(
         seed=seed,
         tracker=of("okfeb", "okfeb", "okfeb", *TRACKERS),
@@ -224,6 +226,8 @@ class _Drawing:
         self._command, self._second = some(0.04), some(0.3)
         self._faults, self._waits, self._resumes = some(0.08), some(0.3), some(0.03)
         self._long = 15 if "reference" in COMPANIONS[setup.companion] else 1
+        if setup.companion == LONG:
+            self._long = 60
         self._labels: list[Label] = []
 
     def actions(self) -> list[Action]:

@@ -301,7 +301,7 @@ class Simulation:
         setup, first = self._setup, entries[0]
         if isinstance(first, Row):
             labelled = setup.learner is not None and setup.wait is None
-            yield Fed(first.key, chunk_of(setup.seed, entries, setup.sequenced, labelled))
+            yield Fed(first.key, chunk_of(setup, entries, labelled))
         elif isinstance(first, Label):
             for chunk in labels_of(entries):
                 yield Fed(*narrow_labels((first.key, chunk), LEARNERS[str(setup.learner)]))
@@ -420,7 +420,7 @@ def _alike(first: Entry, other: Entry) -> bool:
 def _snapshot(setup: Setup, work: Work) -> bytes:
     """Return a snapshot of some device, for commands."""
     rows = [Row("other", 0, 0, row, 0, PLAIN) for row in range(work.rows_to_start)]
-    model = begin(work, "other", np.array([values(setup.seed, row) for row in rows]))
+    model = begin(work, "other", np.array([values(setup, row) for row in rows]))
     return encode(work, "other", model, final=True)
 
 

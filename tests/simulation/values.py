@@ -9,30 +9,31 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tests.simulation.history import EMPTY, GAP, WILD, Label, Row
+from tests.simulation.history import EMPTY, GAP, LONG, WILD, Label, Row, Setup
 from tests.unit.test_rounds import WIDTH
 from transforms.chunks import Chunk, matrix_column
 
 NAMES = ("still", "walk", "run")
-EPISODES = (290, 350, 410)
-"""Rows with which a device is off for a while, once its reference is made."""
+EPISODES, LATER = (290, 350, 410), (1300, 1420, 1540)
+"""Rows with which a device is off for a while, once its reference is made; in a `LONG` life."""
 MOST = 4096
 """Rows of a device that have values of their own."""
 
 
 @cache
-def _table(seed: int, key: str) -> npt.NDArray[np.float64]:
+def _table(seed: int, key: str, episodes: tuple[int, ...]) -> npt.NDArray[np.float64]:
     rng = np.random.default_rng([seed, *key.encode()])
     rows = rng.normal(size=(MOST, WIDTH)) + 3 * rng.normal(size=WIDTH)
     rows[150:] += rng.choice([0.0, 4.0])
-    for start in EPISODES:
+    for start in episodes:
         rows[start : start + 30, 2] += 8.0
     return rows
 
 
-def values(seed: int, row: Row) -> npt.NDArray[np.float64]:
+def values(setup: Setup, row: Row) -> npt.NDArray[np.float64]:
     """Return a row's values, (D,)."""
-    found: npt.NDArray[np.float64] = _table(seed, row.key)[row.row % MOST].copy()
+    episodes = LATER if setup.companion == LONG else EPISODES
+    found: npt.NDArray[np.float64] = _table(setup.seed, row.key, episodes)[row.row % MOST].copy()
     if row.kind == GAP:
         found[row.row % WIDTH] = np.nan
     elif row.kind == EMPTY:
@@ -42,11 +43,11 @@ def values(seed: int, row: Row) -> npt.NDArray[np.float64]:
     return found
 
 
-def chunk_of(seed: int, rows: Sequence[Row], sequenced: bool, labelled: bool) -> Chunk:
+def chunk_of(setup: Setup, rows: Sequence[Row], labelled: bool) -> Chunk:
     """Return rows of one device as they travel; if they are labelled, one in five has no label."""
-    x = np.array([values(seed, row) for row in rows])
+    x = np.array([values(setup, row) for row in rows])
     columns = {"time": pa.array([row.time for row in rows], pa.int64())}
-    if sequenced:
+    if setup.sequenced:
         columns["sequence"] = pa.array([row.sequence for row in rows], pa.int64())
     columns["source"] = pa.array([row.source for row in rows], pa.int32())
     columns["row"] = pa.array([row.row for row in rows], pa.int64())

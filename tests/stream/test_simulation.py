@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from tests.simulation.history import (
+    LONG,
     PLAIN,
     Action,
     Bundle,
@@ -33,6 +34,11 @@ def test_histories_drawn_from_seeds_give_what_the_core_gives() -> None:
         steps += simulate(draw(seed))
         if steps >= STEPS:
             break
+
+
+def test_rows_of_false_episodes_become_normal_in_long_lives() -> None:
+    for seed in (2, 3):
+        simulate(draw(seed, companion=LONG, tracker="okfeb", learner=None, wait=None))
 
 
 @pytest.mark.nightly

@@ -24,7 +24,7 @@ from kerneltrack.monitor.entries import ALL
 from kerneltrack.monitor.feedback import FALSE, REAL, Feedback, Said
 from kerneltrack.monitor.likeness import channel
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
-from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.monitor.reference import AUTO, ReferenceSpec
 from kerneltrack.monitor.rules import Rule, Rules
 from kerneltrack.trackers import (
     CovarianceSpec,
@@ -74,6 +74,15 @@ FEEDBACK = Feedback(
     ),
     ("a", "b", "c"),
 )
+MOVES = ReferenceSpec(
+    learning=AUTO, rows=256, lags=2, memory="1024 rows", season="none", false_alarms=10
+)
+ALL_FALSE = Feedback(
+    (Said("", 0, 10**18, FALSE, 600 * SECOND, "shift", (), group="all"),),
+    ("a", "b", "c"),
+    groups={"m0": "all", "m2": "all", "m4": "all"},
+)
+"""All episodes of some devices were false, which counts from ten minutes on."""
 COMPANIONS: dict[str, dict[str, Any]] = {
     "alone": {},
     "windows": {"measure": WINDOWS},
@@ -89,6 +98,7 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "rules": {"reference": REFERENCE, "rules": RULES},
     "rules for devices": {"reference": REFERENCE, "rules": RULES, "devices": True, "quiet": QUIET},
     "feedback": {"reference": REFERENCE, "feedback": FEEDBACK, "devices": True},
+    "normal": {"reference": MOVES, "feedback": ALL_FALSE, "devices": True},
     "while": {"reference": WHILE, "devices": True},
     "while and quiet": {"reference": WHILE, "devices": True, "quiet": QUIET, "hold": 3 * SECOND},
     "all": {
