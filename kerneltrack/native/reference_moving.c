@@ -27,11 +27,18 @@ scores and of the excursions of its evidence. Equations and symbols are in
 /* What evidence lets pass of a surprise, in drifts: of a stream of the channels, of that of the hours. */
 #define PASSED 2.0
 #define PASSED_OF_HOURS 4.0
+/* Rows in which a slow mean counts once: so many, and so many more for each time that its variance is that of
+independent rows' slow mean, which is such a part of theirs. */
+#define LASTS 25.0
+#define LASTS_WIDER 0.7
+#define SLOW_PART (0.02 / (2.0 - 0.02))
 #define LEVEL_RATE 0.002
 #define MOST_LEVEL 20.0
 #define MOST_OF_LEVEL 50.0
 #define MOST_EVIDENCE 1.5
 #define LOW 0.02
+/* Evidence, in thresholds, by which an episode goes on that is over by another stream's. */
+#define GOES_ON 0.5
 #define ENOUGH 60.0
 #define FADING 15.0
 #define SURPRISING 4.6
@@ -68,6 +75,19 @@ much further its like may be. */
 #define FALSE_FURTHER 1.5
 
 static int64_t streams_of(const reference_state *state) { return state->evidences.rows; }
+
+/* The streams: 0 of all that is said of a row, whose p is told; then what its channels are beside their means over
+time, of each and of all of them; the slow means, likewise; the hours. */
+static int64_t fast_of(int64_t channel) { return 1 + channel; }
+
+static int64_t slow_of(const reference_state *state, int64_t channel) {
+  return 2 + state->rows.columns + channel;
+}
+
+static int64_t hours_of(const reference_state *state) { return streams_of(state) - 1; }
+
+/* How many means over time go along with a row. */
+static int64_t means_of(const reference_state *state) { return state->memory.columns / state->rows.columns; }
 
 /* MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP. */
 static int64_t *status_of(const reference_state *state) {
@@ -239,101 +259,155 @@ static double surprise_by(const chances *of, int64_t stream, double score) {
   return larger(-log1((above * total + 0.5) / (total + 1.0)), 0.0);
 }
 
-/* Scratch of a row's streams: e, y, v = Wᵀy, a channel's part of v; the factors of the channels' parts of
-Ω = WᵀW. */
+/* Scratch of a row's streams: e, y, v = Wᵀy, a channel's part of v; by how much d² would fall for each channel;
+the streams' scores, surprises, and how much of these their evidence takes; the factors of the channels' parts
+of Ω = WᵀW. */
 typedef struct {
-  double *e, *y, *v, *part, *scores, *surprises;
+  double *e, *y, *v, *part, *gains, *scores, *surprises, *units;
   mat factors, block, chol;
   int *known;
-  /* Where each entry of e is when those of the causes come first, and how many these are. */
-  int64_t *places, given;
+  /* Of the means over time of what is scored: their block of Ω, its factors as it is normal now and as it was
+  before the last change that lasted, whether these are found. */
+  mat tied, bare[2];
+  double *part_of_means;
+  int found[2];
+  /* Where each entry of e is in W, and how many of these are the causes'; each channel's, of the newest row first,
+  of the slow mean last; how many it has, and how many of these are means. */
+  int64_t *places, given, *entries, own, means;
   double *ordered;
   chances of;
 } moving_work;
 
 static moving_work lay_work(arena *from, const reference_state *state) {
   int64_t size = state->mean.size, width = state->rows.columns, own = size / width;
-  moving_work work = {.e = reals(from, size)};
+  moving_work work = {.e = reals(from, size), .own = own, .means = means_of(state)};
   work.y = reals(from, size);
   work.v = reals(from, size);
   work.part = reals(from, own);
+  work.gains = reals(from, width);
   work.scores = reals(from, streams_of(state));
   work.surprises = reals(from, streams_of(state));
+  work.units = reals(from, streams_of(state));
   work.factors = table(from, width * own, own);
   work.block = table(from, own, own);
   work.chol = table(from, own, own);
   work.known = piece(from, width, sizeof(int));
+  int64_t scored = 0;
+  for (int64_t d = 0; d < width; d++) scored += !state->causes.at[d];
+  scored *= means_of(state);
+  work.tied = table(from, scored, scored);
+  for (int which = 0; which < 2; which++) work.bare[which] = table(from, scored, scored);
+  work.part_of_means = reals(from, scored);
   work.places = wholes(from, size);
+  work.entries = wholes(from, size);
   work.ordered = reals(from, size);
   work.of = lay_chances(from, state);
   return work;
 }
 
-/* Where each entry of e is when those of the causes come first, each channel's in their order; returns how
-many entries the causes have. */
+/* Where each entry of e is in W: those of the causes come first, and of either the slow means, the fast ones, the
+newest row and those before it; returns how many the causes have. */
 static int64_t order_causes(const reference_state *state, int64_t *places) {
-  int64_t size = state->mean.size, width = state->rows.columns, next = 0, given = 0;
+  int64_t width = state->rows.columns, own = state->mean.size / width, means = means_of(state);
+  int64_t next = 0, given = 0;
   for (int64_t cause = 1; cause >= 0; cause--) {
-    for (int64_t k = 0; k < size; k++)
-      if (state->causes.at[k % width] == cause) places[k] = next++;
+    for (int64_t i = 0; i < own; i++) {
+      int64_t group = i < means ? own - 1 - i : i - means;
+      for (int64_t d = 0; d < width; d++)
+        if (state->causes.at[d] == cause) places[group * width + d] = next++;
+    }
     if (cause) given = next;
   }
   return given;
 }
 
-/* The Cholesky factors of Ω_AA, A being the entries of one channel: now, before, over time. O(E³/D) */
+/* Where the entries of e are in W, and each channel's. */
+static void find_places(const reference_state *state, moving_work *work) {
+  int64_t width = state->rows.columns;
+  work->given = order_causes(state, work->places);
+  for (int64_t d = 0; d < width; d++)
+    for (int64_t i = 0; i < work->own; i++) work->entries[d * work->own + i] = work->places[i * width + d];
+}
+
+/* The variance of one of a channel's entries, beside what the others make of it. O((E/D)²) */
+static double variance_of(const moving_work *work, int64_t channel, int64_t i) {
+  mat factor = rows_from(&work->factors, channel * work->own, work->own);
+  fill(work->part, 0.0, work->own);
+  work->part[i] = 1.0;
+  solve_cholesky(&factor, work->part);
+  return work->part[i];
+}
+
+/* How much of a row's surprise goes into a stream's evidence. A slow mean says the same in many rows: in all of
+them together it counts once. They are more where rows resemble those before, so that it varies more than that
+of independent ones; of all channels they are the mean of the channels'. */
+static void find_units(const reference_state *state, moving_work *work) {
+  int64_t width = state->rows.columns, slow = work->own - 1;
+  double sum = 0.0, many = 0.0;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) work->units[stream] = 1.0;
+  for (int64_t channel = 0; channel < width && work->means > 0; channel++) {
+    if (!work->known[channel]) continue;
+    double usual = larger(variance_of(work, channel, 0), 1e-300);
+    double wider = variance_of(work, channel, slow) / usual / SLOW_PART;
+    double rows = fma(LASTS_WIDER, smaller(wider, 1.0 / SLOW_PART), LASTS);
+    work->units[slow_of(state, channel)] = 1.0 / rows;
+    sum += rows;
+    many += 1.0;
+  }
+  if (many > 0.0) work->units[slow_of(state, width)] = many / sum;
+}
+
+/* The Cholesky factors of Ω_AA, A being the entries of one channel. O(E³/D) */
 static void find_factors(const reference_state *state, moving_work *work) {
-  int64_t size = state->mean.size, width = state->rows.columns, own = size / width;
-  int64_t step = width - work->given / own;
+  int64_t size = state->mean.size, width = state->rows.columns, own = work->own;
   for (int64_t channel = 0; channel < width; channel++) {
-    int64_t first = work->places[channel];
+    const int64_t *at = work->entries + channel * own;
     work->known[channel] = 0;
     if (state->causes.at[channel]) continue;
     fill(work->block.at, 0.0, own * own);
-    for (int64_t k = first; k < size; k++) {
+    /* W is a lower triangle: what it has not is 0. */
+    for (int64_t k = work->given; k < size; k++) {
       const double *row = row_of(&state->whitener, k);
-      int64_t many = (k - first) / step + 1;
-      for (int64_t i = 0; i < many; i++)
+      for (int64_t i = 0; i < own; i++)
         for (int64_t j = 0; j <= i; j++)
-          row_of(&work->block, i)[j] =
-              fma(row[first + i * step], row[first + j * step], row_of(&work->block, i)[j]);
+          row_of(&work->block, i)[j] = fma(row[at[i]], row[at[j]], row_of(&work->block, i)[j]);
     }
     work->known[channel] = cholesky(&work->block, 0.0, &work->chol);
     copy(row_of(&work->factors, channel * own), work->chol.at, own * own);
   }
+  find_units(state, work);
 }
 
-/* By how much d² would fall if a channel were what the others make of it: v_AᵀΩ_AA⁻¹v_A. O((E/D)²) */
-static double gain_of(const reference_state *state, moving_work *work, int64_t channel) {
-  int64_t width = state->rows.columns, own = state->mean.size / width;
-  int64_t first = work->places[channel], step = width - work->given / own;
-  double gain = 0.0;
-  if (!work->known[channel]) return 0.0;
-  for (int64_t i = 0; i < own; i++) {
+/* By how much d² would fall if a channel were what the others make of it, v_AᵀΩ_AA⁻¹v_A, by its root; and what
+the rows say of that beside its means over time, and the slow one by itself, as scores. O((E/D)²) */
+static void measure_channel(const reference_state *state, moving_work *work, int64_t channel) {
+  int64_t own = work->own, means = work->means;
+  const int64_t *at = work->entries + channel * own;
+  double gain = 0.0, fast = 0.0, slow = 0.0;
+  for (int64_t i = 0; i < own && work->known[channel]; i++) {
     const double *row = row_of(&work->factors, channel * own + i);
-    double rest = work->v[first + i * step];
+    double rest = work->v[at[i]];
     for (int64_t j = 0; j < i; j++) rest = fma(-row[j], work->part[j], rest);
     /* The diagonal holds inverses. */
     work->part[i] = rest * row[i];
     gain = fma(work->part[i], work->part[i], gain);
+    if (i < own - means) fast = gain;
+    if (means > 0 && i == own - 1) slow = fabs(work->part[i]);
   }
-  return gain;
+  work->gains[channel] = sqrt(gain);
+  work->scores[fast_of(channel)] = sqrt(fast);
+  work->scores[slow_of(state, channel)] = slow;
 }
 
 /* How far the newest value of a channel is above what the others make of it, the first of Ω_AA⁻¹v_A, and how far
 it usually is. O((E/D)²) */
-static double distance_above(const reference_state *state, const moving_work *work, int64_t channel,
-                             double *usual) {
-  int64_t width = state->rows.columns, own = state->mean.size / width;
-  int64_t first = work->places[channel], step = width - work->given / own;
+static double distance_above(const moving_work *work, int64_t channel, double *usual) {
+  int64_t own = work->own;
   *usual = 1.0;
   if (!work->known[channel]) return 0.0;
   mat factor = rows_from(&work->factors, channel * own, own);
-  fill(work->part, 0.0, own);
-  work->part[0] = 1.0;
-  solve_cholesky(&factor, work->part);
-  *usual = sqrt(work->part[0]);
-  for (int64_t i = 0; i < own; i++) work->part[i] = work->v[first + i * step];
+  *usual = sqrt(variance_of(work, channel, 0));
+  for (int64_t i = 0; i < own; i++) work->part[i] = work->v[work->entries[channel * own + i]];
   solve_cholesky(&factor, work->part);
   return work->part[0];
 }
@@ -369,17 +443,22 @@ static double hour_score(const reference_state *state, const double *row, int64_
   return largest;
 }
 
-/* e, y and v of `ordered`; of each channel, by how much d would fall. */
+/* e, y and v of `ordered`, and its scores but that of the hours. */
 static void measure_ordered(const reference_state *state, moving_work *work) {
-  int64_t size = state->mean.size;
+  int64_t size = state->mean.size, width = state->rows.columns;
   for (int64_t k = 0; k < size; k++) work->e[work->places[k]] = work->ordered[k];
   /* What comes behind the causes in y is what they leave of the rest. */
   whiten(state, work->e, work->y);
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
     add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
-  for (int64_t channel = 0; channel < state->rows.columns; channel++)
-    work->scores[1 + channel] = sqrt(gain_of(state, work, channel));
+  for (int64_t channel = 0; channel < width; channel++) measure_channel(state, work, channel);
+  /* Of all channels: behind the causes the slow means come first, then the fast ones. */
+  int64_t rest = size - work->given, each = rest / work->own, means = each * work->means;
+  const double *y = work->y + work->given;
+  work->scores[0] = sqrt(dot(y, y, rest));
+  work->scores[fast_of(width)] = sqrt(dot(y + means, y + means, rest - means));
+  work->scores[slow_of(state, width)] = sqrt(dot(y, y, work->means > 0 ? each : 0));
 }
 
 /* The same of the row at a place of the open block. */
@@ -389,18 +468,12 @@ static void measure_row(const reference_settings *settings, const reference_stat
   measure_ordered(state, work);
 }
 
-/* d of the row that was measured. */
-static double distance_of(const reference_state *state, const moving_work *work) {
-  return sqrt(dot(work->y + work->given, work->y + work->given, state->mean.size - work->given));
-}
-
 /* The scores of the row at a place of the open block, and its hour, kept for the end of the block. */
 static void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
                       int64_t place, int64_t time, int64_t local) {
   int64_t many = streams_of(state);
   const double *row = row_of(&state->rows, settings->lags - 1 + place);
   measure_row(settings, state, work, place);
-  work->scores[0] = distance_of(state, work);
   int64_t hour = hour_of(settings, time, local);
   double seen = (double)time - (double)state->times.at[FIRST_TIME];
   work->scores[many - 1] = hour_score(state, row, hour, seen);
@@ -429,7 +502,7 @@ static int is_spared(const reference_settings *settings, reference_state *state,
 
 static double drift_of(const reference_settings *settings, const reference_state *state,
                        int64_t stream) {
-  int hours = stream == streams_of(state) - 1;
+  int hours = stream == hours_of(state);
   return settings->drift * (hours ? PASSED_OF_HOURS : PASSED);
 }
 
@@ -453,13 +526,13 @@ static void begin_anew(reference_state *state) {
 /* A surprise goes into the evidence of its stream; before the threshold holds an excursion ends as an
 episode would. */
 static void weigh_stream(const reference_settings *settings, reference_state *state, int64_t stream,
-                         double surprise, int64_t row, int64_t time) {
+                         double surprise, double unit, int64_t row, int64_t time) {
   double *held = row_of(&state->evidences, stream);
   const int64_t *status = status_of(state);
   int open = state->counts.at[OPENED] >= 0;
   double passed = drift_of(settings, state, stream) * smaller(larger(held[MOVING_LEVEL], 1.0), MOST_LEVEL);
   double most = status[ARMED] ? MOST_EVIDENCE * held[MOVING_LIMIT] : MOST_THRESHOLD;
-  held[MOVING_SUM] = smaller(larger(held[MOVING_SUM] + surprise - passed, 0.0), most);
+  held[MOVING_SUM] = smaller(larger(fma(unit, surprise - passed, held[MOVING_SUM]), 0.0), most);
   if (open || held[MOVING_LEVEL] > 1.0) {
     double off = smaller(surprise, MOST_OF_LEVEL) - held[MOVING_LEVEL];
     held[MOVING_LEVEL] = larger(fma(LEVEL_RATE, off, held[MOVING_LEVEL]), 1.0);
@@ -476,7 +549,7 @@ static void weigh_stream(const reference_settings *settings, reference_state *st
   held[MOVING_PEAK] = larger(held[MOVING_PEAK], surprise);
   held[MOVING_TOTAL] += surprise;
   low[ODD_ROWS] += surprise > SURPRISING;
-  int fell = !status[ARMED] && held[MOVING_TOP] - held[MOVING_SUM] > ENOUGH;
+  int fell = !status[ARMED] && held[MOVING_TOP] - held[MOVING_SUM] > ENOUGH * unit;
   if (fell) held[MOVING_SUM] = 0.0;
   if (!(held[MOVING_SUM] > 0.0)) book_height(state, stream);
 }
@@ -524,17 +597,42 @@ static double held_for(const reference_state *state, int64_t channel) {
   return state->causes.at[channel] ? 0.0 : stuck_for(state, channel);
 }
 
+/* The Cholesky factor of Ω_BB, B being the means over time of what is scored; it is found once. O(ED²) */
+static const mat *factor_of_means(moving_work *work, const mat *whitener, int which) {
+  mat *factor = &work->bare[which], *block = &work->tied;
+  if (work->found[which]) return factor;
+  work->found[which] = 1;
+  for (int64_t i = 0; i < block->rows; i++)
+    for (int64_t j = 0; j <= i; j++) row_of(block, i)[j] = 0.0;
+  for (int64_t k = work->given; k < whitener->rows; k++) {
+    const double *row = row_of(whitener, k) + work->given;
+    int64_t many = least_of(k - work->given + 1, block->rows);
+    for (int64_t i = 0; i < many; i++) add_scaled(row_of(block, i), row[i], row, i + 1);
+  }
+  if (!cholesky(block, 0.0, factor)) factor->rows = 0;
+  return factor;
+}
+
 /* ‖We‖ of `ordered` less a mean, without the means over time: those still show what was, when the rows no
-longer do. As a part of a distance of all entries, so that it compares. O(E²) */
-static double distance_from(const reference_settings *settings, const reference_state *state,
-                            moving_work *work, const double *mean, const mat *whitener) {
-  int64_t size = state->mean.size, many = (size - work->given) * settings->lags;
-  many /= settings->lags + state->memory.columns / state->rows.columns;
+longer do; the least that it is with any of them. As a part of a distance of all entries, so that it compares.
+`which`: 0 as it is normal now, 1 as it was. O(E²) */
+static double distance_from(const reference_state *state, moving_work *work, const double *mean,
+                            const mat *whitener, int which) {
+  int64_t size = state->mean.size, rest = size - work->given;
   for (int64_t k = 0; k < size; k++) work->e[work->places[k]] = work->ordered[k] - mean[k];
-  for (int64_t i = 0; i < work->given + many; i++)
-    work->y[i] = dot(row_of(whitener, i), work->e, i + 1);
-  double square = dot(work->y + work->given, work->y + work->given, many);
-  return sqrt(square * (double)(size - work->given) / (double)many);
+  for (int64_t i = 0; i < size; i++) work->y[i] = dot(row_of(whitener, i), work->e, i + 1);
+  const mat *factor = factor_of_means(work, whitener, which);
+  double square = dot(work->y + work->given, work->y + work->given, rest);
+  double *turned = work->v, *half = work->part_of_means;
+  fill(turned, 0.0, factor->rows);
+  for (int64_t k = 0; k < rest; k++)
+    add_scaled(turned, work->y[work->given + k], row_of(whitener, work->given + k) + work->given,
+               least_of(k + 1, factor->rows));
+  for (int64_t i = 0; i < factor->rows; i++) {
+    half[i] = (turned[i] - dot(row_of(factor, i), half, i)) * row_of(factor, i)[i];
+    square -= half[i] * half[i];
+  }
+  return sqrt(larger(square, 0.0) * (double)rest / (double)(rest - factor->rows));
 }
 
 /* Hold the row of an episode against what is normal, so that at its end it is known whether the rows still are
@@ -547,15 +645,15 @@ static void compare_row(const reference_settings *settings, reference_state *sta
   if (mode_at(state, place) != mode) return;
   embed(state, settings->lags, place, work->ordered);
   add_scaled(work->ordered, 1.0, state->mean.at, size);
-  double now = distance_from(settings, state, work, state->mean.at, &state->whitener);
+  double now = distance_from(state, work, state->mean.at, &state->whitener, 0);
   double *odd = &state->reals.at[LEVEL];
   *odd = fma(LASTLY_RATE, (now > work->of.begin[0] ? 1.0 : 0.0) - *odd, *odd);
   if (compared[FORMER_OF] != mode + 1) return;
   const double *mean = row_of(&state->former, 0);
   mat whitener = rows_from(&state->former, 1, size);
-  double then = distance_from(settings, state, work, mean, &whitener);
+  double then = distance_from(state, work, mean, &whitener, 1);
   copy(work->ordered, state->mean.at, size);
-  double changed = distance_from(settings, state, work, mean, &whitener);
+  double changed = distance_from(state, work, mean, &whitener, 1);
   compared[COMPARED] += 1;
   double usual = row_of(&state->former, size + 1)[0];
   compared[USUAL] += changed > usual && then <= larger(usual, HALF_WAY * changed);
@@ -574,9 +672,9 @@ static void compare_first_rows(const reference_settings *settings, reference_sta
 in an episode of the hours, above what it was at this one. */
 static void blame_row(reference_state *state, const moving_work *work, int64_t lags, int64_t channel,
                       int64_t place) {
-  int64_t hours = streams_of(state) - 1;
+  int64_t hours = hours_of(state);
   double hour = row_of(&state->measured, hours + 1)[place], sums[3], usual;
-  double above = distance_above(state, work, channel, &usual);
+  double above = distance_above(work, channel, &usual);
   if (status_of(state)[WHICH] == hours && hour >= 0.0 && hour < HOURS) {
     hour_sums(state, (int64_t)hour, channel, sums);
     double mean = sums[1] / larger(sums[0], 1.0);
@@ -591,7 +689,7 @@ static int64_t worst_channel(const reference_state *state, const moving_work *wo
   int64_t worst = 0;
   while (state->causes.at[worst]) worst++;
   for (int64_t channel = worst + 1; channel < state->rows.columns; channel++)
-    if (work->scores[1 + channel] > work->scores[1 + worst]) worst = channel;
+    if (work->gains[channel] > work->gains[worst]) worst = channel;
   return worst;
 }
 
@@ -616,7 +714,8 @@ static int count_odd(reference_state *state, const moving_work *work, int64_t la
   double surprise = work->surprises[which];
   const double *evidence = row_of(&state->evidences, which);
   int64_t worst = worst_channel(state, work);
-  double share = work->surprises[1 + worst] * work->scores[1 + worst] * work->scores[1 + worst];
+  double odd = larger(work->surprises[fast_of(worst)], work->surprises[slow_of(state, worst)]);
+  double share = odd * work->gains[worst] * work->gains[worst], unit = work->units[which];
   state->blame.at[worst] = smaller(state->blame.at[worst] + share, 1e300);
   blame_row(state, work, lags, worst, place);
   double held = 0.0;
@@ -625,7 +724,7 @@ static int count_odd(reference_state *state, const moving_work *work, int64_t la
     counts[STUCK_ROWS] += 1;
     for (int64_t d = 0; d < width; d++) state->stuck.at[d] += held_for(state, d);
   }
-  if (surprise > SURPRISING && evidence[MOVING_TOP] - evidence[MOVING_SUM] < FADING) {
+  if (surprise > SURPRISING && evidence[MOVING_TOP] - evidence[MOVING_SUM] < FADING * unit) {
     counts[LAST_SURPRISE] = row;
     state->times.at[LAST_TIME] = time;
     if (!opened) counts[SURPRISES] += 1;
@@ -635,7 +734,7 @@ static int count_odd(reference_state *state, const moving_work *work, int64_t la
     numbers[PEAK] = larger(numbers[PEAK], surprise);
     numbers[SURPRISE] += surprise;
   }
-  return !(evidence[MOVING_SUM] > 0.0) || evidence[MOVING_TOP] - evidence[MOVING_SUM] > ENOUGH;
+  return !(evidence[MOVING_SUM] > 0.0) || evidence[MOVING_TOP] - evidence[MOVING_SUM] > ENOUGH * unit;
 }
 
 /* What is kept of an episode. */
@@ -722,15 +821,29 @@ static int has_seen(const reference_state *state, int64_t row, int64_t parts) {
   return status[ARMED] || row - state->counts.at[BEGAN] >= (status[REMEMBERED] + parts - 1) / parts;
 }
 
+/* Whether an episode that is over by one stream's evidence goes on by that of another, such as of a slow mean
+that still shows it. */
+static int goes_on(reference_state *state) {
+  int64_t *which = &status_of(state)[WHICH];
+  for (int64_t stream = 1; stream < streams_of(state); stream++) {
+    const double *held = row_of(&state->evidences, stream);
+    int grows = held[MOVING_SUM] >= held[MOVING_TOP];
+    if (stream == *which || !grows || held[MOVING_SUM] <= GOES_ON * held[MOVING_LIMIT]) continue;
+    *which = stream;
+    return 1;
+  }
+  return 0;
+}
+
 /* The evidence of a scored row. Whether an episode was opened (1), closed (-1). */
 static int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
                      int64_t row, int64_t place, int64_t time) {
   int64_t width = state->rows.columns, many = streams_of(state), *status = status_of(state);
   for (int64_t channel = 0; channel < width; channel++)
-    work->surprises[1 + channel] = larger(work->surprises[1 + channel], held_for(state, channel));
+    work->surprises[fast_of(channel)] = larger(work->surprises[fast_of(channel)], held_for(state, channel));
   int64_t weighed = has_seen(state, row, REHEARSED_PART_OF_HOURS) ? many : many - 1;
-  for (int64_t stream = 0; stream < weighed; stream++)
-    weigh_stream(settings, state, stream, work->surprises[stream], row, time);
+  for (int64_t stream = 1; stream < weighed; stream++)
+    weigh_stream(settings, state, stream, work->surprises[stream], work->units[stream], row, time);
   int opened = 0;
   if (state->counts.at[OPENED] < 0) {
     state->watched.at[0] += 1.0;
@@ -740,6 +853,7 @@ static int weigh_row(const reference_settings *settings, reference_state *state,
     opened = 1;
   }
   if (!count_odd(state, work, settings->lags, place, row, time, opened)) return opened;
+  if (goes_on(state)) return 0;
   /* One row cannot open and close: what is above a threshold is above 0. */
   return opened ? 1 : -1;
 }
@@ -801,7 +915,7 @@ static lane *lane_of(const reference_settings *settings, reference_state *state,
   if (one->found) return one;
   one->found = 1;
   one->of = part_of(state, mode);
-  one->work.given = order_causes(&one->of.state, one->work.places);
+  find_places(&one->of.state, &one->work);
   one->scored = is_scored(settings, state, &one->of);
   if (one->scored) find_factors(&one->of.state, &one->work);
   if (*one->of.sorted > 0) find_chances(&one->of.state, &one->work.of);
@@ -1000,7 +1114,9 @@ static double limit_of(const double *heights, int64_t bins, double watched, doub
 static void find_limits(const reference_settings *settings, reference_state *state) {
   int64_t causes = 0;
   for (int64_t d = 0; d < state->causes.size; d++) causes += state->causes.at[d];
-  double rate = rate_of(settings, state) / (double)(streams_of(state) - causes);
+  /* Of the channels and of all of them, with the slow means if there are any; and the hours. */
+  int64_t weighed = (state->causes.size - causes + 1) * (means_of(state) > 0 ? 2 : 1) + 1;
+  double rate = rate_of(settings, state) / (double)weighed;
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     double limit = limit_of(row_of(&state->heights, stream), state->heights.columns,
                             state->watched.at[0], rate);
@@ -1156,7 +1272,7 @@ static void take_out(const reference_state *state, moving_work *work, const epis
                      int64_t channel) {
   int64_t width = state->rows.columns, own = state->mean.size / width;
   double usual, *products = products_of(state, sums, channel);
-  distance_above(state, work, channel, &usual);
+  distance_above(work, channel, &usual);
   sums->blamed[channel] += 1.0;
   for (int64_t i = 0; i < own; i++) {
     work->ordered[i * width + channel] -= work->part[i];
@@ -1181,7 +1297,9 @@ static void add_to_episode(const reference_settings *settings, reference_state *
   measure_row(settings, state, work, place);
   for (int taken = 0; taken < MOST_BLAMED; taken++) {
     int64_t worst = worst_channel(state, work);
-    if (!(work->scores[1 + worst] > work->of.begin[1 + worst])) return;
+    int64_t fast = fast_of(worst), slow = slow_of(state, worst);
+    int odd = work->scores[fast] > work->of.begin[fast] || work->scores[slow] > work->of.begin[slow];
+    if (!odd) return;
     take_out(state, work, &sums, worst);
     measure_ordered(state, work);
   }
@@ -1218,6 +1336,20 @@ static double mean_square(const double *tally, int64_t bins) {
   return sum / larger(total, 1e-9);
 }
 
+/* Count the scores of the rows that an episode begins and ends with, without the slow means: the newest row of a
+channel alone is so far off, and as many times as there are rows beside it. */
+static void count_ends(reference_state *state, moving_work *work, int64_t channel, double off) {
+  int64_t width = state->rows.columns, ends = 2 * (work->own - work->means);
+  fill(work->ordered, 0.0, state->mean.size);
+  work->ordered[channel] = off;
+  measure_ordered(state, work);
+  for (int64_t d = 0; d <= width; d++) {
+    int64_t stream = fast_of(d), bins = state->tally.columns;
+    double score = FALSE_FURTHER * work->scores[stream];
+    row_of(&state->tally, stream)[bin_of(score, SCORE_LOWEST, bins)] += FALSE_COUNTS * (double)ends;
+  }
+}
+
 /* Count the scores that an episode's rows have under what is learned now, each stream's by its root mean square:
 that of all rows, and what the channels' distances add. The columns of a factor of a channel's Σδδᵀ are as many
 rows that have it for their sum. O(E³) */
@@ -1234,7 +1366,7 @@ static int count_scores(part *of, const episode_sums *sums, int64_t rows) {
   moving_work work = lay_work(&scratch, state);
   mat products = table(&scratch, own, own), factor = table(&scratch, own, own);
   double *rest = reals(&scratch, own), *squares = reals(&scratch, many);
-  work.given = order_causes(state, work.places);
+  find_places(state, &work);
   find_factors(state, &work);
   for (int64_t stream = 0; stream < many - 1; stream++)
     squares[stream] = mean_square(row_of(&state->tally, stream), state->tally.columns);
@@ -1249,10 +1381,10 @@ static int count_scores(part *of, const episode_sums *sums, int64_t rows) {
       fill(work.ordered, 0.0, state->mean.size);
       for (int64_t i = 0; i < own; i++) work.ordered[i * width + channel] = row_of(&factor, i)[column];
       measure_ordered(state, &work);
-      work.scores[0] = distance_of(state, &work);
       for (int64_t stream = 0; stream < many - 1; stream++)
         squares[stream] = fma(work.scores[stream], work.scores[stream], squares[stream]);
     }
+    count_ends(state, &work, channel, sqrt(from[0] / sums->blamed[channel]));
   }
   for (int64_t stream = 0; stream < many - 1; stream++) {
     double *tally = row_of(&state->tally, stream), score = FALSE_FURTHER * sqrt(squares[stream]);

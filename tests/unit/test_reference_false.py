@@ -188,18 +188,29 @@ def test_all_episodes_of_a_time_can_be_meant() -> None:
     assert sorted(state.tables.episodes[:-1, KEPT_NUMBER]) == [0, 0, 0, 5]
 
 
-def greedy(e: Array, omega: Array, begins: Array) -> list[tuple[int, Any]]:
-    """Take out the channels that are least what the others make of them, three at most."""
-    found, width = [], len(begins)
+def greedy(e: Array, omega: Array, fast: Array, slow: Array) -> list[tuple[int, Any]]:
+    """Take out the channels that are least what the others make of them, three at most.
+
+    Args:
+        e: An embedded row, less the mean.
+        omega: The precision.
+        fast, slow: Of each channel the score of its rows beside the means over time, and that of
+            the slow mean, that one row in ten is beyond.
+    """
+    found, width = [], len(fast)
     for _ in range(3):
-        v, gains, parts = omega @ e, [], []
+        v, gains, parts, odd = omega @ e, [], [], []
         for channel in range(width):
             own = np.arange(channel, len(e), width)
-            part = np.linalg.solve(omega[np.ix_(own, own)], v[own])
+            left = np.linalg.inv(omega[np.ix_(own, own)])
+            part, rows_alone = left @ v[own], own[:-2]
+            tied = np.linalg.solve(omega[np.ix_(rows_alone, rows_alone)], v[rows_alone])
             parts.append(part)
             gains.append(math.sqrt(part @ v[own]))
+            beyond = math.sqrt(v[rows_alone] @ tied) > fast[channel]
+            odd.append(beyond or abs(part[-1]) / math.sqrt(left[-1, -1]) > slow[channel])
         worst = int(np.argmax(gains))
-        if gains[worst] <= begins[worst]:
+        if not odd[worst]:
             break
         found.append((worst, parts[worst]))
         e = e.copy()
@@ -208,7 +219,7 @@ def greedy(e: Array, omega: Array, begins: Array) -> list[tuple[int, Any]]:
 
 
 def test_sums_and_what_is_learned_are_those_of_the_equations() -> None:
-    rows = rows_of(habit=(2055,))
+    rows = rows_of(habit=(2050,), size=0.8)
     first = first_of(rows)
     stop = first.row // BLOCK * BLOCK + BLOCK
     said = said_of(line(first.times[0], first.row + 1))
@@ -218,14 +229,18 @@ def test_sums_and_what_is_learned_are_those_of_the_equations() -> None:
     lags, width = SPEC.lags_for(4), 4
     scaled = np.clip(rows / before.scale - before.shift, -1e3, 1e3)
     columns = embedded(scaled[:stop], lags)
-    omega = before.whitener.T @ before.whitener
+    # The slow means come first in W, then the fast ones, then the rows.
+    group = np.r_[2 : lags + 2, 1, 0]
+    places = (group[:, None] * width + np.arange(width)).ravel()
+    omega = (before.whitener.T @ before.whitener)[np.ix_(places, places)]
     share = before.tally[:, ::-1].cumsum(axis=1)[:, ::-1] / before.tally.sum(axis=1)[:, None]
     bins = (share > 0.1).argmin(axis=1)
     edges = [2.0 ** (b // 8 - 8) * (1 + b % 8 / 8) if b else 0.0 for b in bins.tolist()]
+    fast, slow = np.array(edges[1 : 1 + width]), np.array(edges[2 + width : 2 + 2 * width])
     own = len(before.mean) // width
     products, blamed = np.zeros((width, own, own)), np.zeros(width)
     for row in range(first.start, first.row + 1):
-        for channel, part in greedy(columns[row] - before.mean, omega, np.array(edges[1:-1])):
+        for channel, part in greedy(columns[row] - before.mean, omega, fast, slow):
             products[channel] += np.outer(part, part)
             blamed[channel] += 1
     sums = after.episode_sums[1 % KEPT_EPISODES]

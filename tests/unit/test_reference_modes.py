@@ -240,7 +240,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         spec = dataclasses.replace(SPEC, mode=1)
         rows = np.random.default_rng(0).normal(size=(50, width))
         sizes = [sum(a.nbytes for a in reference.init(each, rows).tables) for each in (plain, spec)]
-        columns, streams = width * (spec.lags_for(width) + 2), width + 2
+        columns, streams = width * (spec.lags_for(width) + 2), 2 * width + 4
         each = 3 * columns * columns + 2 * columns + 192 * streams + 3 * width
         assert sizes[1] - sizes[0] == 8 * (2 * each + 9 * 3 + 8 + BLOCK) + BLOCK
 

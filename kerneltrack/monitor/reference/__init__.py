@@ -103,21 +103,25 @@ kept soon is not what is normal. All that it holds are sums that fade: where row
 fourteenth of the memory (an eighth of the rows so far, at first), and are then learned all at once,
 m, C (with a tenth of the ridge) and W: so a fault is noticed before it is learned. An episode
 throws away what waits, and its own rows never wait. There is no kernel subspace (ℓ and
-`ref_loss` are null), and y is not divided by deviations. Of each row there are Q = D + 2 scores,
+`ref_loss` are null), and y is not divided by deviations. Of each row there are Q = 2D + 4 scores,
 each made before the row waits:
 
-- d = ‖y‖, whose p and score are written;
-- of each channel the root of v_AᵀΩ_AA⁻¹v_A, A being all entries of the channel, v = Ωe: by how much
-  d² would fall if the channel, now, before and over time, were what the others make of it. What all
+- d = ‖y‖, whose p and score are written; it has no evidence;
+- of each channel v_AᵀΩ_AA⁻¹v_A, A being all entries of the channel, v = Ωe, is by how much d² would
+  fall if the channel, now, before and over time, were what the others make of it. What all
   channels do together, as they do with a load or with the weather, is not in it, a fault of one
-  sensor is nothing else;
+  sensor is nothing else. With Ω_AA = GGᵀ, A with the rows first, then f and s, it is ‖G⁻¹v_A‖²,
+  whose last entry is what s alone says, and whose first L ones are what the rows say beside f and
+  s. The root of the sum of these squares is one score, the size of that entry another;
+- of all channels likewise what the rows say beside f and s, and what s says: s and f come first in
+  W, so that these are the last DL entries of y and the first D;
 - the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (`zone`) with half of those
   beside it, once it has 12 rows and three days are known (`season`): work at night.
 
 Channels that explain others and are never off themselves, as the weather, are `causes` and have no
-scores: d is that of the other channels given the causes, now, before and over time (whose entries
-come first in W, so that those of y behind them are what they leave of the rest); the others' own
-scores know them anyway. Neither their hours count nor that they are stuck.
+scores: d is that of the other channels given the causes, now, before and over time, whose entries
+come before all in W, so that those of y behind them are what they leave of the rest; the others'
+own scores know them anyway. Neither their hours count nor that they are stuck.
 
 Where a channel says which `mode` the device is in, m, C, W, what waits, the counts of scores and
 the channels' runs are those of a mode, as many as `max_modes`, the first ones that come; of other
@@ -130,37 +134,47 @@ The channel itself is 0 in every row, which makes it a cause that says nothing.
 
 The scores are counted in bins of an eighth of an octave. p goes by the counts, beyond the highest
 tenth by a generalised Pareto tail of their first two moments (Hosking and Wallis 1987), a shape
-from .05 to .5, 1.3 times as wide. Each stream has a Page's sum, S ← max(0, S - ln p - 2k), of the
-hours - 4k, and a threshold at which excursions come as rarely as the stated rate over Q: of the
-highest ones of blocks of 128 rows, counted in bins likewise, the highest quarter, 10 to 24, gives h
-as above. From an eighth of a memory on excursions are counted, of the hours and of modes from half
+from .05 to .5, 1.3 times as wide. Each stream but the first has a Page's sum, S ← max(0, S +
+c(-ln p - 2k)), of the hours - 4k, and a threshold at which excursions come as rarely as the stated
+rate over their number: of the highest ones of blocks of 128 rows, counted in bins likewise, the
+highest quarter, 10 to 24, gives h as above.
+
+What s says it says in many rows, so of it c = 1/(25 + .7r), r being the variance of s over that of
+the newest row, beside what the other channels make of them, in units of what it is on independent
+rows, .02/1.98: 26 rows there, 36 on AR(.9), 71 on AR(.99); of all channels their mean. Elsewhere c
+is 1. So a height is how odd the device was, not for how many rows the mean showed it, and heights
+thin out at one pace, which a memory's few excursions tell. One sum of both would have many low
+excursions and a few of s, several times as high, of which a memory shows one or none: at one in a
+million independent rows had 33 times the stated rate, AR(.99) 190 times.
+
+From an eighth of a memory on excursions are counted, of the hours and of modes from half
 of one on; episodes open once a memory was seen; `p` is there from `rows` on. In an episode what S
 lets pass follows the level that its surprises come to, v ← v + .002(-ln p - v), up to 20 times: so
 it ends after a lasting change, what comes later is seen, and what is normal now is learned. v falls
-back likewise, before there is another. Where most of the last rows are still odd as it ends, the
+back likewise, before there is another. An episode that is over by the evidence it was opened by
+goes on while that of another stream still grows, beyond half of its h: a slow mean shows for
+some hundred rows what was. Where most of the last rows are still odd as it ends, the
 episode is `steady`, the device has changed, and m and W of before it are kept. Rows of a later
 episode that are usual under these, or nearer to that m than half of what lies between it and the m
 of now, have `recovered`, where the m of now would not have been usual itself: before anything of
 the change was learned no row can tell. Both are judged without f and s, which show for some hundred
-rows what was. The blame of a row goes to the channel whose own score is largest. After a gap, a
+rows what was. The blame of a row goes to the channel by which d² would fall most. After a gap, a
 distance of more than four usual ones, as many rows as twice the gap had, 150 at most and a quarter
 of those since the gap before, are spared: neither evidence nor learned. Stuck channels count in
 their own stream; their runs are learned for a memory. A memory in time is one in rows by the pace
 of the rows so far; without times it is 4,032 rows.
 
 **False episodes** of a reference that moves become normal once people say so. Of a row that an
-episode leaves out, the channel whose score is largest is taken out, by δ = Ω_AA⁻¹v_A, as long as
-that score is beyond the highest tenth of its stream's, three times at most. Of the last four
-episodes the Σδδᵀ of each channel are kept, with its rows, their sum and squares, and their hours of
-the day. At the end of the block in which people said that it was false, or in which it was over,
-6Σδδᵀ goes into the scatter, the entries of one channel each: how far it was off may come again, of
-ties between channels nothing is learned, and m stays. Then the rows' scores are counted, six times,
-at 1.5 times their root mean square under the new W, and the hours have the mean and square of all
-of its rows. 6 and 1.5 were chosen on simulated sites (`benchmarks/bench_feedback.py`).
-
-A memory of some thousand rows, beside the slow mean's fifty, does not carry a rate of one in a
-million on rows without structure: what it says of itself comes and goes too slowly
-(`docs/accuracy.md` has figures).
+episode leaves out, the channel by which d² would fall most is taken out, by δ = Ω_AA⁻¹v_A, as long
+as one of its scores is beyond the highest tenth of its stream's, three times at most. Of the last
+four episodes the Σδδᵀ of each channel are kept, with its rows, their sum and squares, and their
+hours of the day. At the end of the block in which people said that it was false, or in which it was
+over, 6Σδδᵀ goes into the scatter, the entries of one channel each: how far it was off may come
+again, of ties between channels nothing is learned, and m stays. Then the rows' scores are counted,
+six times, at 1.5 times their root mean square under the new W, and likewise what its first and last
+2L rows said beside the means over time, the newest one alone being off; the hours have the mean and
+square of all of its rows. 6 and 1.5 were chosen on simulated sites
+(`benchmarks/bench_feedback.py`).
 
 Cost per row: O(E²) for d², O(BD + Br) for ℓ; O(128E + E³/128) where it learns. State: see
 `ReferenceState`. All sums have one order: the same bits however rows are cut into calls.

@@ -258,7 +258,7 @@ class ReferenceSpec(Spec):
 
     def streams_for(self, width: int) -> int:
         """Return the streams of scores that a reference of D channels which moves has, else 0."""
-        return width + 2 if self.moves else 0
+        return 2 * width + 4 if self.moves else 0
 
     @property
     def modes(self) -> int:

@@ -241,7 +241,7 @@ class ReferenceState(NamedTuple):
 
     The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 140) + 4250) + 256 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
-    8(E(2E + 2L + 2M + 5) + 317Q + 128(Q - 2) + 84D + 139) more, Q = D + 2; that there are modes
+    8(E(2E + 2L + 2M + 5) + 317Q + 128(Q - 2) + 84D + 139) more, Q = 2D + 4; that there are modes
     takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9).
 
     Attributes:
