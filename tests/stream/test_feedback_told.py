@@ -95,11 +95,11 @@ LENGTH, SAID_LATER = 1800, 1550 * SECOND
 
 
 def habits() -> Rows:
-    """A third channel that is too high for 30 rows, again and again."""
+    """A third channel that is too high for 20 rows, again and again."""
     rows = make_rows(LENGTH, times=np.arange(LENGTH) * SECOND)
     x = np.random.default_rng(5).normal(size=(LENGTH, 3))
     for start in (1400, 1600, 1720):
-        x[start : start + 30, 2] += 6
+        x[start : start + 20, 2] += 8
     return dataclasses.replace(rows, x=x)
 
 
