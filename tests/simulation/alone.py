@@ -451,7 +451,10 @@ class Alone:
         return [row for row in rows if row not in gone]
 
     def _once(self, rows: list[One]) -> list[One]:
-        """Return sorted rows without those that are dropped as duplicates."""
+        """Return sorted rows without those that are dropped as duplicates, or with them in one."""
+        if self.asked.order.duplicates == MERGE:
+            times = [list(own) for _, own in itertools.groupby(rows, key=lambda row: row.time)]
+            return [One(merge_times(_joined(own)), 0, own[0].came) for own in times]
         if self.asked.order.duplicates != DROP:
             return rows
         names = [n for n in ("time", "sequence") if rows and rows[0].chunk.has(n)]
@@ -462,8 +465,7 @@ class Alone:
 
     def _in_turn(self) -> Chunk:
         """Return the rows whose turn it is, those of one time as they are asked for."""
-        rows = _joined(self._once(self._turn))
-        return merge_times(rows) if self.asked.order.duplicates == MERGE else rows
+        return _joined(self._once(self._turn))
 
     def _start(self, few: bool = False) -> bool:
         """Begin with the rows whose turn it is, if there are enough of them."""

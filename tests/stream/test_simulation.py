@@ -95,3 +95,8 @@ def test_a_model_that_never_began_runs_in_the_order_of_time() -> None:
     """Rows are taken in order of arrival, and too few of them agree on the time."""
     setup = Setup(seed=1, disorder=0.0, jump=60.0, jump_rows=4)
     simulate(History(setup, [Bundle(rows(599, 594, 600))]))
+
+
+def test_rows_of_one_time_that_no_others_agree_with_are_refused_as_one() -> None:
+    setup = Setup(seed=1, disorder=10.0, jump=20.0, jump_rows=3, duplicates="merge")
+    simulate(History(setup, [Bundle((*rows(*range(12)), *rows(57.25, 57.25, 57.75, first=20)))]))
