@@ -139,7 +139,7 @@ sanitized: env
 	@$(VENV)/bin/cmake --build $(SANITIZED) --target $(SANITIZED_BUILD) >/dev/null
 
 sanitize: sanitized ## run the contracts and crafted states with the address and undefined-behaviour sanitizers
-	$(SANITIZED_LOOPS) $(PY) -m pytest $(CONTRACTS) tests/unit/test_native.py -m '$(LANE)' --numprocesses 1
+	$(SANITIZED_LOOPS) $(PY) -m pytest $(CONTRACTS) tests/unit/test_native.py -m '$(LANE)' --numprocesses 2
 
 fuzz: sanitized ## crafted states under the sanitizers, more than an hour; TRIALS=10000 ONLY=auto
 	$(SANITIZED_LOOPS) $(PY) -m tests.crafted_states --trials $(TRIALS) --only '$(ONLY)'

@@ -42,8 +42,8 @@ def module(name: str, package: str) -> Any:
 
 
 def examples(all_of_them: int) -> int:
-    """Return how many examples a property is shown: with each change a third, at least four."""
-    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(4, all_of_them // 3))
+    """Return how many examples a property is shown: with each change a quarter, at least three."""
+    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(3, all_of_them // 4))
 
 
 def lanes(usual: Any, *others: Any) -> list[Any]:

@@ -14,7 +14,20 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from tests.simulation.history import History, draw
+from tests.simulation.history import PLAIN, Bundle, Command, Entry, History, Row, Setup, draw
+from tests.unit.test_rounds import SECOND
+
+
+def life_with_a_reset(cut: int) -> History:
+    """Return a life in which rows wait as the model is reset, and the next is from before them.
+
+    Args:
+        cut: Seed of the cuts.
+    """
+    times = (*range(12), 2, 14)
+    before = [Row("m0", time * SECOND, 0, row, row, PLAIN) for row, time in enumerate(times)]
+    entries: list[Entry] = [*before[:-2], Command("m0", replaces=False), *before[-2:]]
+    return History(Setup(seed=1, disorder=2.0), [Bundle(tuple(entries), cut)])
 
 
 class Mutation(NamedTuple):
@@ -26,6 +39,7 @@ class Mutation(NamedTuple):
         old: Text of the function, which stands there once.
         new: What it becomes.
         asked: Fields of the setup of the histories that it is looked for in.
+        lives: Where it is looked for first: what it takes is seldom drawn.
     """
 
     name: str
@@ -33,6 +47,7 @@ class Mutation(NamedTuple):
     old: str
     new: str
     asked: dict[str, Any] = {}  # noqa: RUF012 - nobody writes to it
+    lives: tuple[History, ...] = ()
 
     @contextmanager
     def made(self) -> Iterator[None]:
@@ -46,7 +61,8 @@ class Mutation(NamedTuple):
             function.__code__ = before
 
     def histories(self, first: int) -> Iterator[History]:
-        """Yield histories that it is looked for in, those of seeds from the first on."""
+        """Yield histories that it is looked for in, those of seeds from the first on at last."""
+        yield from self.lives
         for seed in itertools.count(first):
             yield draw(seed, **{"companion": "alone", "tracker": "okfeb", **self.asked})
 
@@ -218,7 +234,7 @@ MUTATIONS = (
         f"{_ARRIVAL}:_look",
         "while was_reset(now) and",
         "while False and",
-        {"jump": 20.0, "disorder": 10.0},
+        lives=tuple(map(life_with_a_reset, range(1, 4))),
     ),
     Mutation(
         "rows that wait are not looked at again after a reset",

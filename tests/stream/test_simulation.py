@@ -18,7 +18,7 @@ from tests.simulation.history import (
     Wait,
     draw,
 )
-from tests.simulation.mutations import MUTATIONS, Mutation
+from tests.simulation.mutations import MUTATIONS, Mutation, life_with_a_reset
 from tests.simulation.run import simulate
 from tests.unit.test_rounds import SECOND
 
@@ -37,8 +37,7 @@ def test_histories_drawn_from_seeds_give_what_the_core_gives() -> None:
 
 
 def test_rows_of_false_episodes_become_normal_in_long_lives() -> None:
-    for seed in (2, 3):
-        simulate(draw(seed, companion=LONG, tracker="okfeb", learner=None, wait=None))
+    simulate(draw(2, companion=LONG, tracker="okfeb", learner=None, wait=None))
 
 
 @pytest.mark.nightly
@@ -89,6 +88,11 @@ def test_rows_that_waited_when_a_model_was_reset_do_not_depend_on_cuts(
     setup = Setup(seed=1, jump=jump, jump_rows=2, idle=2.0)
     actions: list[Action] = [Bundle((*BEFORE, RESET), cut), Bundle(after[:4], cut), Wait(50.0)]
     simulate(History(setup, actions))
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_rows_far_beyond_the_first_one_after_a_reset_are_refused(cut: int) -> None:
+    simulate(life_with_a_reset(cut))
 
 
 def test_a_model_that_never_began_runs_in_the_order_of_time() -> None:
