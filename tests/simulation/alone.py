@@ -376,9 +376,11 @@ class Alone:
             usable = self._refusals.usable(row.rows)
             judged = judge(self._rule, self._standing, np.array([row.time]), usable)
             self._standing = judged.standing
-            for other in [each for each in self._ahead if each.time in judged.refused]:
-                self._ahead.remove(other)
-                self._refuse(other.rows, self._refusals.unconfirmed(other.rows))
+            # Rows of one time stand or fall together, also one that waits since before a reset.
+            for waiting in (self._waiting, self._ahead):
+                for other in [each for each in waiting if each.time in judged.refused]:
+                    waiting.remove(other)
+                    self._refuse(other.rows, self._refusals.unconfirmed(other.rows))
             if judged.waits[0]:
                 self._ahead.append(row)
             elif not judged.counts[0]:
