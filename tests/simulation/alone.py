@@ -326,7 +326,9 @@ class Alone:
             refused = self._in_turn()
             self._refuse(refused, self._refusals.unusable(refused.column("x")))
             self._turn = []
-        self._run(math.inf)
+        if self._turn or self._begun:
+            # Of a device that went on and of which labels alone came there is nothing to say.
+            self._run(math.inf)
         if self._model is not None and self._begun:
             data = encode(self.asked.work, self.key, self._model, final=True)
             self._keep(SNAPSHOTS, (self.key, data))
