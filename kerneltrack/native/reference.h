@@ -121,8 +121,7 @@ enum { FORMER_OF, TO_KEEP, COMPARED, USUAL, CHANGED, CHANGED_TIME, FORMER_NUMBER
 
 /* Of an episode of a reference that moves: its number (0: the place is free), since when and until when it was,
 ns, whether people said that it was false, rows whose sums are kept, and the mode that these are of. In the row
-behind them: episodes whose rows have become normal. Its sums: rows by the hour of the day, m as it began, then
-Σ(e - m) and the lower triangle of Σ(e - m)(e - m)ᵀ, one row after the other. */
+behind them: episodes whose rows have become normal. What its sums are: reference_false.c. */
 enum { KEPT_NUMBER, KEPT_SINCE, KEPT_UNTIL, KEPT_FALSE, KEPT_ROWS, KEPT_MODE, KEPT_NUMBERS };
 enum { KEPT_LEARNED };
 

@@ -28,7 +28,7 @@ MEMORIES = 2
 MOST_RATE = 0.1
 """False alarms a row, at most (native/reference.c)."""
 LEAST_MEMORY, MOST_MEMORY = 1024, 10_000_000
-"""Rows of a memory, at least and at most (native/reference_moving.c)."""
+"""Rows of a memory, at least and at most (native/reference_learning.c)."""
 NO_GAP, OWN_GAP = "none", "12 hours"
 """No gap counts; the one of a reference that moves."""
 ACCEPTED, STEADY = "accepted", "steady"

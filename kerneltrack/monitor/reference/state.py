@@ -31,7 +31,7 @@ from kerneltrack.trackers.covariance.tracker import CovarianceTracker
 MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
 MOST_SPARED = MOST_COLUMNS
-"""Rows that are spared after a gap, at most: 150, or the lags (native/reference_moving.c)."""
+"""Rows that are spared after a gap, at most: 150, or the lags (native/reference_evidence.c)."""
 SIDES = 4
 """Rows of `sides` (native/reference.h)."""
 SETTLED = 41
@@ -39,7 +39,7 @@ SETTLED = 41
 MOST_THINNED = 40
 """Powers of two of which one score is kept, at most."""
 SCORE_BINS, HEIGHT_BINS = 192, 112
-"""Bins of scores, and of heights of evidence (native/reference_moving.c)."""
+"""Bins of scores, and of heights of evidence (native/reference_tallies.c)."""
 MOST_PEAKS = 64
 """Excursions that the threshold is made of."""
 KERNEL = CovarianceTracker()

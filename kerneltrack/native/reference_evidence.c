@@ -1,0 +1,267 @@
+/* The evidence of a reference that moves: surprises add to it, and it opens and closes episodes. */
+#include <math.h>
+
+#include "reference_streams.h"
+
+/* What evidence lets pass of a surprise, in drifts: of a stream of the channels, of that of the hours. */
+#define PASSED 2.0
+#define PASSED_OF_HOURS 4.0
+/* How fast what is let pass follows surprise while an episode is open, and how far; evidence beyond a threshold,
+at most; evidence, in thresholds, that is low. */
+#define LEVEL_RATE 0.002
+#define MOST_LEVEL 20.0
+#define MOST_OF_LEVEL 50.0
+#define MOST_EVIDENCE 1.5
+#define LOW 0.02
+/* Evidence, in thresholds, by which an episode goes on that is over by another stream's. */
+#define GOES_ON 0.5
+#define ENOUGH 60.0
+#define FADING 15.0
+#define SURPRISING 4.6
+/* Rows to be spared after a gap, at most, and as a part of those since the one before: what works by day
+alone is seen, too. */
+#define MOST_SPARED 150
+#define SPARED_PART 4.0
+/* Excursions are rehearsed from one in so many parts of a memory on: early, because what comes every other
+week is otherwise missed by the threshold; those of the hours later, because an hour is new for days. */
+#define REHEARSED_PART 8
+#define REHEARSED_PART_OF_HOURS 2
+
+int is_spared(const reference_settings *settings, reference_state *state, int64_t row,
+              int64_t time) {
+  int64_t *status = status_of(state);
+  double pace = pace_of(state, row - state->counts.at[BEGAN], state->times.at[NEWEST_TIME]);
+  double away = (double)time - (double)state->times.at[NEWEST_TIME];
+  if (state->counts.at[CALIBRATED] > 0 && pace > 0.0 && away > GAP * pace) {
+    double spared = smaller(2.0 * away / pace, (double)MOST_SPARED);
+    spared = smaller(spared, (double)(row - status[AFTER_GAP]) / SPARED_PART);
+    status[MUTED] = most_of((int64_t)spared, settings->lags);
+    status[AFTER_GAP] = row;
+  }
+  if (status[MUTED] == 0) return 0;
+  status[MUTED] -= 1;
+  return 1;
+}
+
+static double drift_of(const reference_settings *settings, const reference_state *state,
+                       int64_t stream) {
+  int hours = stream == hours_of(state);
+  return settings->drift * (hours ? PASSED_OF_HOURS : PASSED);
+}
+
+void book_height(reference_state *state, int64_t stream) {
+  double *held = row_of(&state->evidences, stream);
+  held[MOVING_BEST] = larger(held[MOVING_BEST], held[MOVING_TOP]);
+  held[MOVING_TOP] = 0.0;
+}
+
+void begin_anew(reference_state *state) {
+  forget_runs(state);
+  if (state->counts.at[OPENED] >= 0) return;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    book_height(state, stream);
+    row_of(&state->evidences, stream)[MOVING_SUM] = 0.0;
+  }
+}
+
+/* A surprise goes into the evidence of its stream; before the threshold holds an excursion ends as an
+episode would. */
+static void weigh_stream(const reference_settings *settings, reference_state *state, int64_t stream,
+                         double surprise, double unit, int64_t row, int64_t time) {
+  double *held = row_of(&state->evidences, stream);
+  const int64_t *status = status_of(state);
+  int open = state->counts.at[OPENED] >= 0;
+  double passed = drift_of(settings, state, stream) * smaller(larger(held[MOVING_LEVEL], 1.0), MOST_LEVEL);
+  double most = status[ARMED] ? MOST_EVIDENCE * held[MOVING_LIMIT] : MOST_THRESHOLD;
+  held[MOVING_SUM] = smaller(larger(fma(unit, surprise - passed, held[MOVING_SUM]), 0.0), most);
+  if (open || held[MOVING_LEVEL] > 1.0) {
+    double off = smaller(surprise, MOST_OF_LEVEL) - held[MOVING_LEVEL];
+    held[MOVING_LEVEL] = larger(fma(LEVEL_RATE, off, held[MOVING_LEVEL]), 1.0);
+  }
+  held[MOVING_TOP] = larger(held[MOVING_TOP], held[MOVING_SUM]);
+  if (open) return;
+  int64_t *low = low_of(state, stream);
+  if (held[MOVING_SUM] < LOW * held[MOVING_LIMIT]) {
+    low[LOW_ROW] = row;
+    low[LOW_TIME] = time;
+    low[ODD_ROWS] = 0;
+    held[MOVING_PEAK] = held[MOVING_TOTAL] = 0.0;
+  }
+  held[MOVING_PEAK] = larger(held[MOVING_PEAK], surprise);
+  held[MOVING_TOTAL] += surprise;
+  low[ODD_ROWS] += surprise > SURPRISING;
+  int fell = !status[ARMED] && held[MOVING_TOP] - held[MOVING_SUM] > ENOUGH * unit;
+  if (fell) held[MOVING_SUM] = 0.0;
+  if (!(held[MOVING_SUM] > 0.0)) book_height(state, stream);
+}
+
+/* The stream whose evidence is furthest above its threshold, -1 if none is above. */
+static int64_t stream_above(const reference_state *state) {
+  int64_t found = -1;
+  double largest = 1.0;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    const double *held = row_of(&state->evidences, stream);
+    if (held[MOVING_SUM] / held[MOVING_LIMIT] > largest) {
+      largest = held[MOVING_SUM] / held[MOVING_LIMIT];
+      found = stream;
+    }
+  }
+  return found;
+}
+
+/* Open an episode by the evidence of a stream: it began where that was last low. */
+static void open_by(reference_state *state, int64_t stream, int64_t row, int64_t time) {
+  const double *held = row_of(&state->evidences, stream);
+  const int64_t *low = low_of(state, stream);
+  int64_t *counts = state->counts.at;
+  double *numbers = state->reals.at;
+  status_of(state)[WHICH] = stream;
+  /* What waits may be its begin. */
+  status_of(state)[WAITING] = -1;
+  counts[OPENED] = row;
+  counts[ZERO] = low[LOW_ROW];
+  counts[SURPRISES] = low[ODD_ROWS];
+  counts[STUCK_ROWS] = 0;
+  counts[EPISODES] += 1;
+  state->times.at[OPENED_TIME] = time;
+  state->times.at[ZERO_TIME] = low[LOW_TIME];
+  numbers[PEAK] = held[MOVING_PEAK];
+  numbers[SURPRISE] = held[MOVING_TOTAL];
+  numbers[EARLY] = 0.0;
+  fill(state->blame.at, 0.0, state->blame.size);
+  fill(state->sides.at, 0.0, SIDES * state->sides.columns);
+  fill(state->stuck.at, 0.0, state->stuck.size);
+}
+
+/* How surprising it is that a channel is stuck; a cause never is. */
+static double held_for(const reference_state *state, int64_t channel) {
+  return state->causes.at[channel] ? 0.0 : stuck_for(state, channel);
+}
+
+/* A channel is blamed for the row at a place of the open block: how far it is above what the others make of it;
+in an episode of the hours, above what it was at this one. */
+static void blame_row(reference_state *state, const moving_work *work, int64_t lags, int64_t channel,
+                      int64_t place) {
+  int64_t hours = hours_of(state);
+  double hour = row_of(&state->measured, hours + 1)[place], sums[3], usual;
+  double above = distance_above(work, channel, &usual);
+  if (status_of(state)[WHICH] == hours && hour >= 0.0 && hour < HOURS) {
+    hour_sums(state, (int64_t)hour, channel, sums);
+    double mean = sums[1] / larger(sums[0], 1.0);
+    above = row_of(&state->rows, lags - 1 + place)[channel] - mean;
+    usual = sqrt(larger(sums[2] / larger(sums[0], 1.0) - mean * mean, 0.0));
+  }
+  take_side(state, channel, 1.0, above, usual);
+}
+
+void blame_first_rows(const reference_settings *settings, reference_state *state,
+                      moving_work *work, int64_t mode, int64_t row, int64_t place) {
+  for (int64_t i = most_of(place - (row - state->counts.at[ZERO]), 0); i < place; i++) {
+    if (mode_at(state, i) != mode) continue;
+    measure_row(settings, state, work, i);
+    blame_row(state, work, settings->lags, worst_channel(state, work), i);
+  }
+}
+
+/* A row of an open episode: its surprise, and the channel that is least what the others make of it. Whether
+the episode is over. */
+static int count_odd(reference_state *state, const moving_work *work, int64_t lags, int64_t place,
+                     int64_t row, int64_t time, int opened) {
+  int64_t *counts = state->counts.at, width = state->rows.columns;
+  double *numbers = state->reals.at;
+  int64_t which = status_of(state)[WHICH];
+  double surprise = work->surprises[which];
+  const double *evidence = row_of(&state->evidences, which);
+  int64_t worst = worst_channel(state, work);
+  double odd = larger(work->surprises[fast_of(worst)], work->surprises[slow_of(state, worst)]);
+  double share = odd * work->gains[worst] * work->gains[worst], unit = work->units[which];
+  state->blame.at[worst] = smaller(state->blame.at[worst] + share, 1e300);
+  blame_row(state, work, lags, worst, place);
+  double held = 0.0;
+  for (int64_t d = 0; d < width; d++) held = larger(held, held_for(state, d));
+  if (held > SURPRISING) {
+    counts[STUCK_ROWS] += 1;
+    for (int64_t d = 0; d < width; d++) state->stuck.at[d] += held_for(state, d);
+  }
+  if (surprise > SURPRISING && evidence[MOVING_TOP] - evidence[MOVING_SUM] < FADING * unit) {
+    counts[LAST_SURPRISE] = row;
+    state->times.at[LAST_TIME] = time;
+    if (!opened) counts[SURPRISES] += 1;
+  }
+  if (row < counts[OPENED] + EARLY_ROWS) numbers[EARLY] += surprise;
+  if (!opened) {
+    numbers[PEAK] = larger(numbers[PEAK], surprise);
+    numbers[SURPRISE] += surprise;
+  }
+  return !(evidence[MOVING_SUM] > 0.0) || evidence[MOVING_TOP] - evidence[MOVING_SUM] > ENOUGH * unit;
+}
+
+void close_episode(reference_state *state, int64_t mode, int64_t time) {
+  int64_t *kept = kept_of(state, state->counts.at[EPISODES] % state->episode_sums.rows);
+  if (is_open(state, kept)) kept[KEPT_UNTIL] = time;
+  if (state->reals.at[LEVEL] > LASTING) state->compared.at[TO_KEEP] = mode + 1;
+  book_height(state, status_of(state)[WHICH]);
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    double *held = row_of(&state->evidences, stream);
+    held[MOVING_SUM] = held[MOVING_TOP] = 0.0;
+  }
+  state->counts.at[OPENED] = -1;
+}
+
+/* Whether the threshold holds, or one in so many parts of a memory has been seen before a row. */
+static int has_seen(const reference_state *state, int64_t row, int64_t parts) {
+  const int64_t *status = status_of(state);
+  return status[ARMED] || row - state->counts.at[BEGAN] >= (status[REMEMBERED] + parts - 1) / parts;
+}
+
+/* Whether an episode that is over by one stream's evidence goes on by that of another, such as of a slow mean
+that still shows it. */
+static int goes_on(reference_state *state) {
+  int64_t *which = &status_of(state)[WHICH];
+  for (int64_t stream = 1; stream < streams_of(state); stream++) {
+    const double *held = row_of(&state->evidences, stream);
+    int grows = held[MOVING_SUM] >= held[MOVING_TOP];
+    if (stream == *which || !grows || held[MOVING_SUM] <= GOES_ON * held[MOVING_LIMIT]) continue;
+    *which = stream;
+    return 1;
+  }
+  return 0;
+}
+
+int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
+              int64_t row, int64_t place, int64_t time) {
+  int64_t width = state->rows.columns, many = streams_of(state), *status = status_of(state);
+  for (int64_t channel = 0; channel < width; channel++)
+    work->surprises[fast_of(channel)] = larger(work->surprises[fast_of(channel)], held_for(state, channel));
+  int64_t weighed = has_seen(state, row, REHEARSED_PART_OF_HOURS) ? many : many - 1;
+  for (int64_t stream = 1; stream < weighed; stream++)
+    weigh_stream(settings, state, stream, work->surprises[stream], work->units[stream], row, time);
+  int opened = 0;
+  if (state->counts.at[OPENED] < 0) {
+    state->watched.at[0] += 1.0;
+    int64_t stream = status[ARMED] ? stream_above(state) : -1;
+    if (stream < 0) return 0;
+    open_by(state, stream, row, time);
+    opened = 1;
+  }
+  if (!count_odd(state, work, settings->lags, place, row, time, opened)) return opened;
+  if (goes_on(state)) return 0;
+  /* One row cannot open and close: what is above a threshold is above 0. */
+  return opened ? 1 : -1;
+}
+
+double most_evidence(const reference_state *state) {
+  double most = 0.0;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    const double *held = row_of(&state->evidences, stream);
+    most = larger(most, held[MOVING_SUM] / held[MOVING_LIMIT]);
+  }
+  return most;
+}
+
+int rehearses(const reference_state *state, const part *of, int64_t row) {
+  if (modes_of(state) == 0) return has_seen(state, row, REHEARSED_PART);
+  const int64_t *status = status_of(state);
+  int64_t since = row - state->counts.at[SEEN] + of->since;
+  return (status[ARMED] ? since : 2 * since) >= status[REMEMBERED];
+}

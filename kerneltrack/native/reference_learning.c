@@ -1,0 +1,189 @@
+/* A reference that moves learns at the end of a block. */
+#include <math.h>
+
+#include "linalg.h"
+#include "reference_streams.h"
+
+/* Rows that a memory in time has, at least and at most; where rows have no times. */
+#define LEAST_MEMORY 1024.0
+#define MOST_MEMORY 1e7
+#define OWN_MEMORY 4032.0
+/* Rows wait to be learned until they are such a part of the memory, and of the rows so far. */
+#define WAIT_PART 14.0
+#define WAIT_AT_FIRST 8.0
+
+/* The rows that count fully, by the pace of those so far where the memory is a time. */
+static double memory_of(const reference_settings *settings, const reference_state *state) {
+  if (settings->memory > 0) return (double)settings->memory;
+  int64_t since = state->counts.at[SEEN] - state->counts.at[BEGAN];
+  double pace = pace_of(state, since, state->times.at[NEWEST_TIME]);
+  if (!(pace > 0.0)) return OWN_MEMORY;
+  return smaller(larger(floor((double)settings->memory_time / pace), LEAST_MEMORY), MOST_MEMORY);
+}
+
+double memory_of_part(const reference_state *state, const part *of, double memory) {
+  if (modes_of(state) == 0) return memory;
+  double share = (double)of->rows / (double)most_of(of->since, 1);
+  return larger(floor(memory * smaller(share, 1.0)), LEAST_MEMORY);
+}
+
+/* Add the open block's good rows of a mode to what waits to be learned: Σ(e - m), Σ(e - m)(e - m)ᵀ. O(128E²) */
+static int wait_with_rows(const reference_settings *settings, part *of, int64_t mode) {
+  reference_state *state = &of->state;
+  int64_t size = state->mean.size;
+  arena scratch = {0};
+  reals(&scratch, size);
+  if (!take_block(&scratch)) return 0;
+  double *e = reals(&scratch, size);
+  for (int64_t place = 0; place < state->good.size; place++) {
+    if (!state->good.at[place] || mode_at(state, place) != mode) continue;
+    *of->waiting += 1;
+    embed(state, settings->lags, place, e);
+    add_scaled(state->waiting.at, 1.0, e, size);
+    for (int64_t i = 0; i < size; i++) add_scaled(row_of(&state->waiting, 1 + i), e[i], e, i + 1);
+  }
+  give_back(&scratch);
+  return 1;
+}
+
+/* Nothing waits: it was learned, or an episode began among it. */
+static void forget_waiting(part *of) {
+  fill(of->state.waiting.at, 0.0, of->state.waiting.rows * of->state.waiting.columns);
+  *of->waiting = 0;
+}
+
+void fade_learned(part *of, double memory) {
+  if ((double)*of->learned <= memory) return;
+  scale_all(of->state.scatter.at, memory / (double)*of->learned, of->state.scatter.rows * of->state.mean.size);
+  *of->learned = (int64_t)memory;
+}
+
+int find_whitener(const reference_settings *settings, part *of) {
+  reference_state *state = &of->state;
+  int64_t size = state->mean.size;
+  arena scratch = {0};
+  table(&scratch, size, size);
+  table(&scratch, size, size);
+  wholes(&scratch, size);
+  if (!take_block(&scratch)) return 0;
+  mat half = table(&scratch, size, size), other = table(&scratch, size, size);
+  int64_t *places = wholes(&scratch, size);
+  order_causes(state, places);
+  double all = (double)most_of(*of->learned, 1), trace = 0.0;
+  for (int64_t i = 0; i < size; i++) {
+    for (int64_t j = 0; j <= i; j++) {
+      int64_t a = places[i], b = places[j];
+      row_of(&half, most_of(a, b))[least_of(a, b)] = row_of(&state->scatter, i)[j] / all;
+    }
+    trace += row_of(&half, places[i])[places[i]];
+  }
+  double lift = larger(settings->ridge * trace / (double)size, 1e-12);
+  inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
+  give_back(&scratch);
+  return 1;
+}
+
+/* Learn what waited, with a memory; m and the scatter about it, and W anew. O(E³) */
+static int learn_waiting(const reference_settings *settings, part *of, double memory) {
+  reference_state *state = &of->state;
+  int64_t size = state->mean.size;
+  fade_learned(of, memory);
+  *of->learned += *of->waiting;
+  double all = (double)most_of(*of->learned, 1);
+  const double *sum = state->waiting.at;
+  for (int64_t i = 0; i < size; i++) {
+    double *row = row_of(&state->scatter, i);
+    add_scaled(row, 1.0, row_of(&state->waiting, 1 + i), i + 1);
+    add_scaled(row, -sum[i] / all, sum, i + 1);
+  }
+  add_scaled(state->mean.at, 1.0 / all, sum, size);
+  if (!find_whitener(settings, of)) return 0;
+  forget_waiting(of);
+  return 1;
+}
+
+/* Whether a mode has scores enough for rows to have a p; that of all rows where there are no modes. */
+static void make(const reference_settings *settings, reference_state *state, int64_t mode,
+                 const part *of) {
+  if (of->rows < settings->rows || *of->sorted == 0) return;
+  int64_t enough = least_of(settings->rows - settings->fit_rows, state->calibration.columns);
+  if (modes_of(state) == 0) {
+    if (state->counts.at[CALIBRATED] == 0) state->counts.at[CALIBRATED] = *of->sorted;
+  } else if (*of->sorted >= enough) {
+    state->modes.at[mode * MODE_NUMBERS + MODE_MADE] = 1;
+  }
+}
+
+/* Learn the open block's good rows of a mode, and their scores; false where memory is short. */
+static int end_part(const reference_settings *settings, reference_state *state, int64_t mode,
+                    double memory) {
+  part of = part_of(state, mode);
+  if (modes_of(state) > 0 && of.rows == 0) return 1;
+  double own = memory_of_part(state, &of, memory);
+  int64_t since = modes_of(state) > 0 ? *of.learned : of.since;
+  if (modes_of(state) > 0 ? since >= settings->fit_rows : since > settings->fit_rows) {
+    add_scores(&of.state, mode, settings->lags);
+    double kept = sum_of(row_of(&of.state.tally, 0), of.state.tally.columns);
+    fade(of.state.tally.at, streams_of(state) * of.state.tally.columns, kept, own);
+    if (modes_of(state) == 0)
+      fade(of.state.hours.at, of.state.hours.rows * of.state.hours.columns, kept, own);
+    find_unit(&of);
+  }
+  if (!wait_with_rows(settings, &of, mode)) return 0;
+  /* So that a fault is noticed before it is learned: a day, of fourteen that are remembered. */
+  double wait = smaller(own / WAIT_PART, (double)of.rows / WAIT_AT_FIRST);
+  if (*of.waiting > 0 && (double)*of.waiting >= wait && !learn_waiting(settings, &of, own)) return 0;
+  make(settings, state, mode, &of);
+  return 1;
+}
+
+/* Hours are those of all modes: a mode at another time of day than ever is odd. */
+static void fade_hours(reference_state *state, double memory) {
+  double kept = 0.0;
+  for (int64_t hour = 0; hour < state->hours.rows; hour++) kept += row_of(&state->hours, hour)[0];
+  fade(state->hours.at, state->hours.rows * state->hours.columns, kept, memory);
+}
+
+/* An episode began among what waits: it is not learned. */
+static void leave_out_waiting(reference_state *state) {
+  int64_t *status = status_of(state);
+  if (status[WAITING] >= 0) return;
+  for (int64_t mode = 0; mode < most_of(modes_of(state), 1); mode++) {
+    part of = part_of(state, mode);
+    forget_waiting(&of);
+  }
+  status[WAITING] = 0;
+}
+
+int end_streams(const reference_settings *settings, reference_state *state) {
+  int64_t *counts = state->counts.at, *status = status_of(state), many = streams_of(state);
+  int64_t since = counts[SEEN] - counts[BEGAN];
+  if (!settings->learn) return 1;
+  double memory = memory_of(settings, state);
+  if (!add_to_episodes(settings, state)) return 0;
+  keep_former(state);
+  leave_out_waiting(state);
+  if (!learn_episodes(settings, state, memory)) return 0;
+  for (int64_t mode = 0; mode < most_of(modes_of(state), 1); mode++)
+    if (!end_part(settings, state, mode, memory)) return 0;
+  if (since > settings->fit_rows) {
+    if (modes_of(state) > 0) fade_hours(state, memory);
+    add_heights(state);
+    double watched = state->watched.at[0];
+    fade(state->heights.at, many * state->heights.columns, watched, memory);
+    fade(state->watched.at, 1, watched, memory);
+  }
+  /* The pace that a rate in time goes by is that of the rows of a memory, which STRETCHED counts. */
+  if (!status[ARMED]) state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
+  if (counts[OPENED] < 0) find_limits(settings, state);
+  if (counts[CALIBRATED] > 0 && (double)since >= memory && !status[ARMED]) {
+    /* What was rehearsed is over. */
+    for (int64_t stream = 0; stream < many; stream++) {
+      book_height(state, stream);
+      row_of(&state->evidences, stream)[MOVING_SUM] = 0.0;
+    }
+    status[ARMED] = 1;
+  }
+  status[REMEMBERED] = (int64_t)memory;
+  return 1;
+}

@@ -1,0 +1,247 @@
+/* The scores of a row by a reference that moves: of all that is said of it, of each channel, of the hour. */
+#include <math.h>
+
+#include "linalg.h"
+#include "reference_streams.h"
+
+/* Rows in which a slow mean counts once: so many, and so many more for each time that its variance is that of
+independent rows' slow mean, which is such a part of theirs. */
+#define LASTS 25.0
+#define LASTS_WIDER 0.7
+#define SLOW_PART (0.02 / (2.0 - 0.02))
+/* Of the hours: rows that one is known by, days seen before. */
+#define KNOWN_HOUR 12.0
+#define HOUR_DAYS 3
+#define HOUR_NS 3600000000000
+
+moving_work lay_work(arena *from, const reference_state *state) {
+  int64_t size = state->mean.size, width = state->rows.columns, own = size / width;
+  moving_work work = {.e = reals(from, size), .own = own, .means = means_of(state)};
+  work.y = reals(from, size);
+  work.v = reals(from, size);
+  work.part = reals(from, own);
+  work.gains = reals(from, width);
+  work.scores = reals(from, streams_of(state));
+  work.surprises = reals(from, streams_of(state));
+  work.units = reals(from, streams_of(state));
+  work.factors = table(from, width * own, own);
+  work.block = table(from, own, own);
+  work.chol = table(from, own, own);
+  work.known = piece(from, width, sizeof(int));
+  int64_t scored = 0;
+  for (int64_t d = 0; d < width; d++) scored += !state->causes.at[d];
+  scored *= means_of(state);
+  work.tied = table(from, scored, scored);
+  for (int which = 0; which < 2; which++) work.bare[which] = table(from, scored, scored);
+  work.part_of_means = reals(from, scored);
+  work.places = wholes(from, size);
+  work.entries = wholes(from, size);
+  work.ordered = reals(from, size);
+  work.of = lay_chances(from, state);
+  return work;
+}
+
+int64_t order_causes(const reference_state *state, int64_t *places) {
+  int64_t width = state->rows.columns, own = state->mean.size / width, means = means_of(state);
+  int64_t next = 0, given = 0;
+  for (int64_t cause = 1; cause >= 0; cause--) {
+    for (int64_t i = 0; i < own; i++) {
+      int64_t group = i < means ? own - 1 - i : i - means;
+      for (int64_t d = 0; d < width; d++)
+        if (state->causes.at[d] == cause) places[group * width + d] = next++;
+    }
+    if (cause) given = next;
+  }
+  return given;
+}
+
+void find_places(const reference_state *state, moving_work *work) {
+  int64_t width = state->rows.columns;
+  work->given = order_causes(state, work->places);
+  for (int64_t d = 0; d < width; d++)
+    for (int64_t i = 0; i < work->own; i++) work->entries[d * work->own + i] = work->places[i * width + d];
+}
+
+/* The variance of one of a channel's entries, beside what the others make of it. O((E/D)²) */
+static double variance_of(const moving_work *work, int64_t channel, int64_t i) {
+  mat factor = rows_from(&work->factors, channel * work->own, work->own);
+  fill(work->part, 0.0, work->own);
+  work->part[i] = 1.0;
+  solve_cholesky(&factor, work->part);
+  return work->part[i];
+}
+
+/* How much of a row's surprise goes into a stream's evidence. A slow mean says the same in many rows: in all of
+them together it counts once. They are more where rows resemble those before, so that it varies more than that
+of independent ones; of all channels they are the mean of the channels'. */
+static void find_units(const reference_state *state, moving_work *work) {
+  int64_t width = state->rows.columns, slow = work->own - 1;
+  double sum = 0.0, many = 0.0;
+  for (int64_t stream = 0; stream < streams_of(state); stream++) work->units[stream] = 1.0;
+  for (int64_t channel = 0; channel < width && work->means > 0; channel++) {
+    if (!work->known[channel]) continue;
+    double usual = larger(variance_of(work, channel, 0), 1e-300);
+    double wider = variance_of(work, channel, slow) / usual / SLOW_PART;
+    double rows = fma(LASTS_WIDER, smaller(wider, 1.0 / SLOW_PART), LASTS);
+    work->units[slow_of(state, channel)] = 1.0 / rows;
+    sum += rows;
+    many += 1.0;
+  }
+  if (many > 0.0) work->units[slow_of(state, width)] = many / sum;
+}
+
+void find_factors(const reference_state *state, moving_work *work) {
+  int64_t size = state->mean.size, width = state->rows.columns, own = work->own;
+  for (int64_t channel = 0; channel < width; channel++) {
+    const int64_t *at = work->entries + channel * own;
+    work->known[channel] = 0;
+    if (state->causes.at[channel]) continue;
+    fill(work->block.at, 0.0, own * own);
+    /* W is a lower triangle: what it has not is 0. */
+    for (int64_t k = work->given; k < size; k++) {
+      const double *row = row_of(&state->whitener, k);
+      for (int64_t i = 0; i < own; i++)
+        for (int64_t j = 0; j <= i; j++)
+          row_of(&work->block, i)[j] = fma(row[at[i]], row[at[j]], row_of(&work->block, i)[j]);
+    }
+    work->known[channel] = cholesky(&work->block, 0.0, &work->chol);
+    copy(row_of(&work->factors, channel * own), work->chol.at, own * own);
+  }
+  find_units(state, work);
+}
+
+/* By how much d² would fall if a channel were what the others make of it, v_AᵀΩ_AA⁻¹v_A, by its root; and what
+the rows say of that beside its means over time, and the slow one by itself, as scores. O((E/D)²) */
+static void measure_channel(const reference_state *state, moving_work *work, int64_t channel) {
+  int64_t own = work->own, means = work->means;
+  const int64_t *at = work->entries + channel * own;
+  double gain = 0.0, fast = 0.0, slow = 0.0;
+  for (int64_t i = 0; i < own && work->known[channel]; i++) {
+    const double *row = row_of(&work->factors, channel * own + i);
+    double rest = work->v[at[i]];
+    for (int64_t j = 0; j < i; j++) rest = fma(-row[j], work->part[j], rest);
+    /* The diagonal holds inverses. */
+    work->part[i] = rest * row[i];
+    gain = fma(work->part[i], work->part[i], gain);
+    if (i < own - means) fast = gain;
+    if (means > 0 && i == own - 1) slow = fabs(work->part[i]);
+  }
+  work->gains[channel] = sqrt(gain);
+  work->scores[fast_of(channel)] = sqrt(fast);
+  work->scores[slow_of(state, channel)] = slow;
+}
+
+double distance_above(const moving_work *work, int64_t channel, double *usual) {
+  int64_t own = work->own;
+  *usual = 1.0;
+  if (!work->known[channel]) return 0.0;
+  mat factor = rows_from(&work->factors, channel * own, own);
+  *usual = sqrt(variance_of(work, channel, 0));
+  for (int64_t i = 0; i < own; i++) work->part[i] = work->v[work->entries[channel * own + i]];
+  solve_cholesky(&factor, work->part);
+  return work->part[0];
+}
+
+/* The hour of the day by the clocks of a place, ns; -1 where rows have no times. */
+static int64_t hour_of(const reference_settings *settings, int64_t time, int64_t local) {
+  if (!settings->season || time == 0) return -1;
+  int64_t hour = local / HOUR_NS - (local % HOUR_NS < 0);
+  return (hour % HOURS + HOURS) % HOURS;
+}
+
+void hour_sums(const reference_state *state, int64_t hour, int64_t channel, double *sums) {
+  const double *now = row_of(&state->hours, hour);
+  const double *before = row_of(&state->hours, (hour + HOURS - 1) % HOURS);
+  const double *after = row_of(&state->hours, (hour + 1) % HOURS);
+  for (int64_t i = 3 * channel; i < 3 * channel + 3; i++)
+    sums[i - 3 * channel] = fma(0.5, before[i] + after[i], now[i]);
+}
+
+/* The largest distance of a channel from what it was at this hour and those beside it, in deviations. */
+static double hour_score(const reference_state *state, const double *row, int64_t hour, double seen) {
+  if (hour < 0 || seen < (double)HOUR_DAYS * HOURS * (double)HOUR_NS) return 0.0;
+  double largest = 0.0;
+  for (int64_t d = 0; d < state->rows.columns; d++) {
+    double sums[3];
+    hour_sums(state, hour, d, sums);
+    if (!(sums[0] >= KNOWN_HOUR)) return 0.0;
+    if (state->causes.at[d]) continue;
+    double mean = sums[1] / sums[0], spread = larger(sums[2] / sums[0] - mean * mean, 0.0);
+    largest = larger(largest, fabs(row[d] - mean) / sqrt(spread + HOUR_FLOOR * HOUR_FLOOR));
+  }
+  return largest;
+}
+
+void measure_ordered(const reference_state *state, moving_work *work) {
+  int64_t size = state->mean.size, width = state->rows.columns;
+  for (int64_t k = 0; k < size; k++) work->e[work->places[k]] = work->ordered[k];
+  /* What comes behind the causes in y is what they leave of the rest. */
+  whiten(state, work->e, work->y);
+  fill(work->v, 0.0, size);
+  for (int64_t i = 0; i < size; i++)
+    add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
+  for (int64_t channel = 0; channel < width; channel++) measure_channel(state, work, channel);
+  /* Of all channels: behind the causes the slow means come first, then the fast ones. */
+  int64_t rest = size - work->given, each = rest / work->own, means = each * work->means;
+  const double *y = work->y + work->given;
+  work->scores[0] = sqrt(dot(y, y, rest));
+  work->scores[fast_of(width)] = sqrt(dot(y + means, y + means, rest - means));
+  work->scores[slow_of(state, width)] = sqrt(dot(y, y, work->means > 0 ? each : 0));
+}
+
+void measure_row(const reference_settings *settings, const reference_state *state,
+                 moving_work *work, int64_t place) {
+  embed(state, settings->lags, place, work->ordered);
+  measure_ordered(state, work);
+}
+
+void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
+               int64_t place, int64_t time, int64_t local) {
+  int64_t many = streams_of(state);
+  const double *row = row_of(&state->rows, settings->lags - 1 + place);
+  measure_row(settings, state, work, place);
+  int64_t hour = hour_of(settings, time, local);
+  double seen = (double)time - (double)state->times.at[FIRST_TIME];
+  work->scores[many - 1] = hour_score(state, row, hour, seen);
+  for (int64_t stream = 0; stream < many; stream++)
+    row_of(&state->measured, stream)[place] = work->scores[stream];
+  row_of(&state->measured, many)[place] = (double)hour;
+}
+
+int64_t worst_channel(const reference_state *state, const moving_work *work) {
+  int64_t worst = 0;
+  while (state->causes.at[worst]) worst++;
+  for (int64_t channel = worst + 1; channel < state->rows.columns; channel++)
+    if (work->gains[channel] > work->gains[worst]) worst = channel;
+  return worst;
+}
+
+/* Whether there is a whitener to score rows by, of so many rows at least. */
+static int is_scored(const reference_settings *settings, const reference_state *state, const part *of) {
+  if (modes_of(state) > 0) return *of->learned >= settings->fit_rows;
+  return state->counts.at[SEEN] - state->counts.at[BEGAN] >= settings->fit_rows;
+}
+
+lane *lay_lanes(arena *from, reference_state *state) {
+  int64_t many = most_of(modes_of(state), 1);
+  lane *lanes = piece(from, many, sizeof(lane));
+  for (int64_t mode = 0; mode < many; mode++) {
+    part of = part_of(state, mode);
+    moving_work work = lay_work(from, &of.state);
+    if (lanes) lanes[mode] = (lane){.of = of, .work = work};
+  }
+  return lanes;
+}
+
+lane *lane_of(const reference_settings *settings, reference_state *state, lane *lanes,
+              int64_t mode) {
+  lane *one = &lanes[mode];
+  if (one->found) return one;
+  one->found = 1;
+  one->of = part_of(state, mode);
+  find_places(&one->of.state, &one->work);
+  one->scored = is_scored(settings, state, &one->of);
+  if (one->scored) find_factors(&one->of.state, &one->work);
+  if (*one->of.sorted > 0) find_chances(&one->of.state, &one->work.of);
+  return one;
+}
