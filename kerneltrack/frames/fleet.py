@@ -7,36 +7,29 @@ import html
 import math
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from kerneltrack import codec
-from kerneltrack.arrays import FloatArray, IntArray
+from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.fleet.conditions import whole_rows, without_unseen
+from kerneltrack.fleet.conditions import without_unseen
 from kerneltrack.fleet.devices import channel_text
 from kerneltrack.fleet.model import Work
 from kerneltrack.frames import model as steps
+from kerneltrack.frames.arrivals import Arrivals, Arriving
 from kerneltrack.frames.doubts import doubts
-from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, Ahead, KeptFleet, WaitingRows, read_columns
+from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, KeptFleet, read_columns
 from kerneltrack.frames.model import DeviceModel, RowResults, Specs
 from kerneltrack.frames.output import (
     EARLIER,
-    LEARNED_ALREADY,
-    LEARNED_BEFORE,
-    LEARNED_BY_SNAPSHOT,
-    NOT_BEGUN,
-    UNCONFIRMED,
     UNKNOWN,
-    WAITS_AHEAD,
-    WAITS_TO_BEGIN,
     Output,
     by_model,
     warn_of_refused,
@@ -54,17 +47,8 @@ from kerneltrack.frames.table import (
     like_of,
     make_frame,
 )
-from kerneltrack.frames.taken_rows import (
-    TakenRows,
-    digest,
-    joined,
-    of_frame,
-    ordered,
-    side_by_side,
-    unless_waiting,
-)
+from kerneltrack.frames.taken_rows import TakenRows, of_frame, ordered, side_by_side
 from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
-from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.clocks import is_zone
@@ -80,21 +64,12 @@ from kerneltrack.snapshots.files import write_whole
 from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in, specs_of, write_singly
 from kerneltrack.snapshots.header import PackedState, packed_state
 from kerneltrack.specs import check_names, spec_from_dict
-from kerneltrack.time_units import day_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
-_LONGEST_JUMP = 9e9
 MOST_SHOWN = 10
 """Episodes that a summary shows."""
 _MOMENTS = (("start", "start", 0), ("detected", "opened", 1), ("last", "last", 3))
 _MOST_CHANNELS = 3
-
-
-class _NewestRow(NamedTuple):
-    """Which rows of its newest time, ns, a model has learned: how often each, by its digest."""
-
-    time: int
-    rows: Counter[bytes]
 
 
 class Fleet:
@@ -200,17 +175,14 @@ class Fleet:
             learner = with_inputs(learner, tracker)
         self._specs = Specs(tracker, learner, reference)
         check_int("jump_rows", jump_rows, 1, MOST_JUMP_ROWS)
-        self._max_jump = check_number("max_jump", max_jump, Range(0, math.inf))
-        self._jump_rows = jump_rows
+        max_jump = check_number("max_jump", max_jump, Range(0, math.inf))
+        self._arrivals = Arrivals(max_jump, jump_rows)
         self._rules_given, self._feedback_given = rules, feedback
-        self._ahead: dict[str, Ahead] = {}
         self._reading = FrameReading()
         self._refused = 0
         self._only = ""
-        self._newest: dict[str, _NewestRow] = {}
         self._lock = threading.RLock()
         self._models: dict[str, DeviceModel] = {}
-        self._waiting: dict[str, WaitingRows] = {}
         self._episodes: dict[tuple[str, int], Episode] = {}
         self._spans: dict[str, ShadedSpan] = {}
         self._like: FrameForm | None = None
@@ -271,8 +243,8 @@ class Fleet:
         parts = [f"{devices:,} device{'s' * (devices != 1)}", f"{rows:,} rows"]
         if self._refused:
             parts.append(f"{self._refused:,} refused")
-        if self._waiting:
-            parts.append(f"{len(self._waiting):,} waiting to begin")
+        if waiting := len(self._arrivals.waiting):
+            parts.append(f"{waiting:,} waiting to begin")
         if self._specs.reference is not None:
             parts.append(f"{off:,} off")
         if self._specs.learner is not None and self.accuracy is not None:
@@ -368,8 +340,9 @@ class Fleet:
             asked = Asked(*named, *texts, wait)
             read = self._read(df, asked)
             out = Output(self._specs, len(read.rows.x))
+            frame = Arriving(read.rows, self._specs, self._reading.wait, out)
             taken = [
-                self._take(key, places, read.rows, self._reading.wait, out)
+                self._arrivals.take(frame, key, self._models.get(key), places)
                 for key, places in by_model(read.rows, out, self._only)
             ]
             self._run([each for each in taken if each is not None], out)
@@ -453,137 +426,6 @@ class Fleet:
             self._reading, self._specs = read.reading, specs
         return read
 
-    def _take(
-        self, key: str, places: IntArray, rows: TableRows, wait: bool, out: Output
-    ) -> TakenRows | None:
-        """Return the rows, at these places of a frame, that their model takes; None if none."""
-        known = self._models.get(key)
-        if known is not None and rows.time is not None and known.until is not None:
-            again = rows.time[places] < known.until
-            out.refuse(places[again], f"{LEARNED_BEFORE}, until {day_of(known.until)}")
-            places = self._unless_learned(key, known.until, places[~again], rows, out)
-        elif rows.time is not None and key in self._waiting:
-            places = unless_waiting(self._waiting[key], places, rows, out)
-        order, before = self._of_its_time(key, ordered(rows, places), rows, wait, out)
-        if not len(order):
-            return None
-        whole, mine = of_frame(rows, order), order
-        begins = self._waiting.pop(key, None)
-        if begins is not None:
-            before = begins if before is None else joined(begins, before)[0]
-        if before is not None:
-            whole, own = joined(before, whole)
-            mine = np.full(len(whole.x), EARLIER)
-            mine[own] = order
-        first = None
-        if known is None:
-            first = self._first_rows(whole, wait)
-            if first is None:
-                if wait:
-                    self._waiting[key] = whole
-                    out.refuse(order, f"{WAITS_TO_BEGIN} of {self._least} rows")
-                else:
-                    out.refuse(order, NOT_BEGUN)
-                return None
-        return TakenRows(key, whole, mine, first)
-
-    def _of_its_time(
-        self, key: str, order: IntArray, rows: TableRows, wait: bool, out: Output
-    ) -> tuple[IntArray, WaitingRows | None]:
-        """Return the places of rows that are not ahead, and earlier rows that are not any more.
-
-        Args:
-            key: The model.
-            order: Places of its rows, in order.
-            rows: The frame's.
-            wait: Whether a new model waits for its warm-up.
-            out: Where it is noted what becomes of the others.
-        """
-        if rows.time is None or self._max_jump == math.inf or not len(order):
-            return order, None
-        ahead = self._ahead.pop(key, Ahead(0, None))
-        times = rows.time[order]
-        usable = whole_rows(self._specs.reference, rows.x[order])
-        rule = JumpRule(round(min(self._max_jump, _LONGEST_JUMP) * 1e9), self._jump_rows)
-        standing = Standing(self._newest_time(key), ahead.reach, ahead.times)
-        judged = judge(rule, standing, times, usable)
-        if judged.standing.newest is None and not wait:
-            judged = judge(rule, standing, times, usable, last=True)
-        waits = order[judged.waits]
-        out.refuse(waits, WAITS_AHEAD)
-        # What no model can take moves no clock: the tracker says why.
-        counts = judged.counts | ~usable
-        out.refuse(order[~(counts | judged.waits)], UNCONFIRMED)
-        before, still = None, None
-        if ahead.rows is not None and ahead.rows.time is not None:
-            known = ahead.rows.time
-            stays = np.isin(known, judged.standing.ahead)
-            gone = stays | np.isin(known, judged.refused)
-            still = ahead.rows.take(np.flatnonzero(stays)) if stays.any() else None
-            before = None if gone.all() else ahead.rows.take(np.flatnonzero(~gone))
-        if len(waits):
-            new = of_frame(rows, waits)
-            still = new if still is None else joined(still, new)[0]
-        if still is not None or judged.standing.reach:
-            self._ahead[key] = Ahead(judged.standing.reach, still)
-        return order[counts], before
-
-    def _newest_time(self, key: str) -> int | None:
-        """Return the newest time of a model's rows, ns, None before the first."""
-        known, begins = self._models.get(key), self._waiting.get(key)
-        if known is not None:
-            return known.time
-        return None if begins is None or begins.time is None else int(begins.time[-1])
-
-    def _unless_learned(
-        self, key: str, until: int, places: IntArray, rows: TableRows, out: Output
-    ) -> IntArray:
-        """Return the places of rows that are not those that the model learned at its newest time.
-
-        Rows of one time may come in several calls: the same row twice is refused. Which rows a
-        snapshot has learned at its newest time is not known: none of these are taken.
-        """
-        if rows.time is None:
-            return places
-        newest = self._newest.get(key)
-        same = rows.time[places] == until
-        if newest is None or newest.time != until:
-            out.refuse(places[same], LEARNED_BY_SNAPSHOT)
-            left_over: IntArray = places[~same]
-            return left_over
-        left, again = newest.rows.copy(), same.copy()
-        for at in np.flatnonzero(same).tolist():
-            row = digest(rows.x[places[at]])
-            again[at] = left[row] > 0
-            left[row] -= 1
-        out.refuse(places[again], LEARNED_ALREADY)
-        kept: IntArray = places[~again]
-        return kept
-
-    def _note_newest(self, key: str, rows: WaitingRows) -> None:
-        """Keep which rows of the newest time a model has learned."""
-        if rows.time is None:
-            return
-        newest, until = self._newest.get(key), self._models[key].until
-        if until is None:
-            return
-        time = int(until)
-        learned = Counter(digest(row) for row in rows.x[rows.time == time])
-        if newest is not None and newest.time == time:
-            learned += newest.rows
-        self._newest[key] = _NewestRow(time, learned)
-
-    @property
-    def _least(self) -> int:
-        return self._specs.tracker.rows_to_start
-
-    def _first_rows(self, rows: WaitingRows, wait: bool) -> FloatArray | None:
-        """Return the rows that a model begins with; None if there are too few."""
-        usable = rows.x[whole_rows(self._specs.reference, rows.x)]
-        if not len(usable) or (wait and len(usable) < self._least):
-            return None
-        return usable[: self._least]
-
     def _run(self, taken: Sequence[TakenRows], out: Output) -> None:
         """Run rows through their models, those that are there and those that begin."""
         begin = [each for each in taken if each.first is not None]
@@ -604,7 +446,7 @@ class Fleet:
         for place, (each, model) in enumerate(zip(taken, after, strict=True)):
             self._models[each.key] = model
             self._note(each.key, model, results.episodes.get(place, ()))
-            self._note_newest(each.key, each.rows)
+            self._arrivals.note(each.key, model.until, each.rows)
             first, last = int(rows.starts[place]), int(rows.stops[place]) - 1
             times = results.features.index if rows.times is None else rows.times
             span = self._spans.get(each.key)
@@ -819,18 +661,13 @@ class Fleet:
         if place.exists() and not (place.is_dir() and not any(place.iterdir())):
             raise ConfigError("folder", str(folder), "a folder that is empty or not there")
         with self._lock:
-            begin = []
-            for key in list(self._waiting):
-                rows = self._waiting.pop(key)
-                first = self._first_rows(rows, wait=False)
-                if first is not None:
-                    begin.append(TakenRows(key, rows, np.full(len(rows.x), EARLIER), first))
-            self._run(begin, Output(self._specs, 0))
+            self._run(self._arrivals.begin_all(self._specs), Output(self._specs, 0))
             place.mkdir(parents=True, exist_ok=True)
             specs = specs_of(self.tracker, self.learner, self.reference)
             write_singly(str(place), specs, self._states())
             if self.columns is not None:
-                jumps = (self._max_jump, self._jump_rows, self._ahead)
+                own = self._arrivals
+                jumps = (own.max_jump, own.jump_rows, own.ahead)
                 kept = KeptFleet(self._reading, *jumps, *library_and_zone(self._like))
                 write_whole(str(place / COLUMNS), kept.encode())
 
@@ -887,7 +724,7 @@ class Fleet:
             fleet._reading = known.reading
             fleet._like = form_of(known.library, known.frame_zone)
             targets = fleet.learner is not None and not fleet.learner.classifies
-            fleet._ahead = {
+            fleet._arrivals.ahead = {
                 key: rows.of_targets() if targets else rows
                 for key, rows in known.ahead.items()
                 if models is None or key in models

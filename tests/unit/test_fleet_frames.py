@@ -432,7 +432,7 @@ def test_waiting_holds(tmp_path: Path) -> None:
     some = fleet()
     update(some, rows[:3], wait=True)
     some.update(rows[3:100])
-    assert (len(some), len(some._waiting)) == (0, 1)
+    assert (len(some), len(some._arrivals.waiting)) == (0, 1)
     some.update(rows[100:600])
     some.save(tmp_path / "kept")
     other = kt.Fleet.load(tmp_path / "kept")

@@ -111,13 +111,13 @@ def test_a_fleet_that_was_saved_goes_on_as_the_one_in_memory(
     of = fleet(max_jump=3600.0, jump_rows=5, learner=learner and learner_of(learner))
     first, rest = rows[: 25 + at % (N - 30)], rows[25 + at % (N - 30) :]
     of.update(first, model_id="d", time="t", label=label, features=["f", "g"], wait=wait)
-    if of._newest and len(of):
+    if of._arrivals._newest and len(of):
         # Which rows of its newest time a model has learned is not saved.
-        rest = rest[rest.t != pd.Timestamp(of._newest["a"].time)]
+        rest = rest[rest.t != pd.Timestamp(of._arrivals._newest["a"].time)]
     with TemporaryDirectory() as folder:
         of.save(Path(folder) / "kept")
         other = kt.Fleet.load(Path(folder) / "kept") if len(of) else of
-    assert other._ahead.keys() == of._ahead.keys()
+    assert other._arrivals.ahead.keys() == of._arrivals.ahead.keys()
     for part in np.array_split(np.arange(len(rest)), 3):
         pd.testing.assert_frame_equal(
             other.update(rest.iloc[part]), of.update(rest.iloc[part]), check_exact=True
@@ -134,9 +134,9 @@ def test_limits_of_jumps_go_along(tmp_path: Path) -> None:
     update(of, table())
     of.save(tmp_path / "kept")
     other = kt.Fleet.load(tmp_path / "kept")
-    assert (other._max_jump, other._jump_rows) == (math.inf, 3)
+    assert (other._arrivals.max_jump, other._arrivals.jump_rows) == (math.inf, 3)
     other = kt.Fleet.load(tmp_path / "kept", max_jump=60, jump_rows=4)
-    assert (other._max_jump, other._jump_rows) == (60, 4)
+    assert (other._arrivals.max_jump, other._arrivals.jump_rows) == (60, 4)
 
 
 def put(*path: Any, value: Any) -> Callable[[Any], None]:
