@@ -379,10 +379,8 @@ class Alone:
             judged = judge(self._rule, self._standing, np.array([row.time]), usable)
             self._standing = judged.standing
             # Rows of one time stand or fall together, also one that waits since before a reset.
-            for waiting in (self._waiting, self._ahead):
-                for other in [each for each in waiting if each.time in judged.refused]:
-                    waiting.remove(other)
-                    self._refuse(other.rows, self._refusals.unconfirmed(other.rows))
+            both = [*self._waiting, *self._ahead]
+            self._forget([each for each in both if each.time in judged.refused])
             if judged.waits[0]:
                 self._ahead.append(row)
             elif not judged.counts[0]:
@@ -401,11 +399,16 @@ class Alone:
         """Refuse rows from before a reset that are too far beyond the time that is shown now."""
         order = self.asked.order
         reach = self._rule.reach if order.confirms else self._rule.disorder
-        for row in [each for each in self._waiting if each.time > newest + reach]:
-            self._waiting.remove(row)
-            self._refuse(row.rows, self._refusals.unconfirmed(row.rows))
+        self._forget([each for each in self._waiting if each.time > newest + reach])
         newest = max(row.time for row in self._waiting)
         self._standing = self._standing._replace(newest=newest)
+
+    def _forget(self, rows: list[One]) -> None:
+        """Refuse rows that wait."""
+        self._waiting = [row for row in self._waiting if row not in rows]
+        self._ahead = [row for row in self._ahead if row not in rows]
+        for row in self._once(self._sorted(rows)):
+            self._refuse(row.rows, self._refusals.unconfirmed(row.rows))
 
     def _sorted(self, rows: list[One]) -> list[One]:
         """Return rows in the order in which they run."""

@@ -104,3 +104,14 @@ def test_a_model_that_never_began_runs_in_the_order_of_time() -> None:
 def test_rows_of_one_time_that_no_others_agree_with_are_refused_as_one() -> None:
     setup = Setup(seed=1, disorder=10.0, jump=20.0, jump_rows=3, duplicates="merge")
     simulate(History(setup, [Bundle((*rows(*range(12)), *rows(57.25, 57.25, 57.75, first=20)))]))
+
+
+@pytest.mark.parametrize("cut", range(6))
+@pytest.mark.parametrize("duplicates", ["merge", "drop"])
+def test_rows_of_one_time_are_refused_as_one_after_a_reset(duplicates: str, cut: int) -> None:
+    """Whether their turn had come before, so that some were one already, or not."""
+    before = rows(6.5, 6.5, 6.5, 10, 11, 10, 10)
+    setup = Setup(seed=1, duplicates=duplicates)
+    after = rows(-20, first=20)
+    simulate(History(setup, [Bundle((*before, RESET), cut), Bundle(after, cut)]))
+    simulate(History(setup, [Bundle(before[:4], cut), Bundle((*before[4:], RESET, *after), cut)]))

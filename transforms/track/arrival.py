@@ -21,6 +21,7 @@ from transforms.track.clock import (
     admit,
     already_learned,
     flush,
+    one_of_each_time,
     progress,
     reach_of,
     taken_up,
@@ -139,12 +140,13 @@ def _admit(
         waiting = Chunk.concat(log.drain())
         now, again = taken_up(order, now, waiting, unwanted, anew)
         if again.any():
-            yield unconfirmed(refusals, key, waiting.take(np.flatnonzero(again)))
+            gone = waiting.take(np.flatnonzero(again))
+            yield unconfirmed(refusals, key, one_of_each_time(order, gone))
         if not again.all():
             log.add(waiting.take(np.flatnonzero(~again)))
-    gone = late | refused
-    if gone.any():
-        chunk = chunk.take(np.flatnonzero(~gone))
+    stays = ~(late | refused)
+    if not stays.all():
+        chunk = chunk.take(np.flatnonzero(stays))
     if len(chunk):
         log.add(chunk)
     count("rows_unconfirmed", len(now.ahead) - len(before.ahead))

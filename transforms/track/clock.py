@@ -335,6 +335,18 @@ def without_duplicates(order: Order, rows: Chunk, owner: IntArray) -> tuple[Chun
     return rows, owner
 
 
+def one_of_each_time(order: Order, rows: Chunk) -> Chunk:
+    """Return rows of a model that waited, in order, as `without_duplicates` has them.
+
+    Some may have been put together already, as their turn came before the model could begin.
+    """
+    if order.duplicates == KEEP or not rows.has("time"):
+        return rows
+    names = [name for name in ("row", "source", "sequence", "time") if rows.has(name)]
+    ordered = rows.take(np.lexsort([rows.column(name) for name in names]))
+    return without_duplicates(order, ordered, np.zeros(len(rows), np.int64))[0]
+
+
 def comes_again(rows: Chunk) -> BoolArray:
     """Return which rows have the time, and the sequence if there is one, of the row before."""
     keys = [rows.column(name) for name in ("time", "sequence") if rows.has(name)]
