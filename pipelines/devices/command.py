@@ -15,6 +15,7 @@ from kerneltrack.monitor.feedback import faults_of_run
 from kerneltrack.paths import exists, join
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cluster.interruption import Interruption
+from pipelines.devices.alike import alike_lines
 from pipelines.devices.faults import read_faults, with_names
 from pipelines.devices.groups import read_groups
 from pipelines.devices.incidents import incidents_now
@@ -156,12 +157,13 @@ class _Shown:
         sys.stdout.flush()
 
     def _of_fleet(self, lines: list[Line]) -> list[str]:
-        """Return the list of a stated false share, and the incidents that are not over."""
+        """Return the list of a stated false share, the open incidents, and which differ alike."""
         listed = []
         if self._folder is not None:
             listed = listed_lines(self._folder, read_run(self._folder))
         found = _open_incidents(self._folder, lines, self._groups)
-        return [*listed, *lines_of_incidents(found, len(lines), self._clock)]
+        incidents = lines_of_incidents(found, len(lines), self._clock)
+        return [*listed, *incidents, *alike_lines(lines)]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""

@@ -30,6 +30,8 @@ _WORDS = {
 _TELLING = (OFF, CHANGED)
 """States whose kind and channels the table has."""
 _HEAD = ("device", "state", "since", "kind", "channels", "last row")
+_IN_TABLE = {"channels": "channels: share (above usual)"}
+"""Heads of a table for people that say what is in a column."""
 _MOST_NAME = 40
 
 
@@ -83,7 +85,7 @@ def table_of(
         calibrated_from: Until when devices calibrate; None if that is not known.
         states: States of the devices in the table; None: all.
         clock: By which times are shown.
-        of_fleet: Lines of the list and of incidents, which stand before the table.
+        of_fleet: Lines of the whole fleet, which stand before the table.
     """
     yield _total(lines)
     yield from of_fleet
@@ -91,7 +93,7 @@ def table_of(
     if not listed:
         return
     cells: list[tuple[str, ...]] = [
-        _HEAD,
+        tuple(_IN_TABLE.get(name, name) for name in _HEAD),
         *(_cells(line, calibrated_from, clock) for line in listed),
     ]
     if "listed" in listed[0]:
@@ -128,9 +130,10 @@ def csv_of(
 
 def _total(lines: Sequence[Line]) -> str:
     states = Counter(line["state"] for line in lines)
-    off = states.pop(OFF, 0)
+    off, changed = states.pop(OFF, 0), states.pop(CHANGED, 0)
     others = [f"{states[state]:,} {word}" for state, word in _WORDS.items() if states[state]]
     of = f"{off:,} of {len(lines):,} devices {'is' if off == 1 else 'are'} off"
+    of += f", {changed:,} changed" if changed else ""
     return f"{of} ({', '.join(others)})" if others else of
 
 

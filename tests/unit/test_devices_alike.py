@@ -1,0 +1,46 @@
+"""Devices that differ in the same way are one line of `kerneltrack devices`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerneltrack.monitor.likeness import channel
+from pipelines.devices.alike import alike_lines
+
+
+def line(
+    device: str, *channels: dict[str, Any], kind: str = "shift", state: str = "changed"
+) -> Any:
+    return {"model_id": device, "state": state, "kind": kind, "channels": [*channels]}
+
+
+def exchanged(device: str, oil: float = 0.6, **more: Any) -> Any:
+    """Oil above and heat below what is usual, with a share of this size."""
+    return line(device, channel("oil", oil, 1.0), channel("heat", 1 - oil, -1.4), **more)
+
+
+def test_three_that_differ_alike_are_one_line_and_others_none() -> None:
+    lines = [
+        exchanged("a"),
+        line("b", channel("oil", 0.6, -1.0), channel("heat", 0.4, 1.4)),
+        exchanged("c", 0.8, state="off"),
+        exchanged("d", kind="ramp"),
+        line("e", channel("oil", 1.0, 40.0)),
+        exchanged("f", state="normal"),
+    ]
+    assert alike_lines(lines) == ["3 devices differ alike (oil above, heat below): a, c, d"]
+    assert alike_lines(lines[:3]) == []
+
+
+def test_more_are_counted_and_stuck_ones_are_alike_among_themselves() -> None:
+    stuck = [line(f"s{n}", channel("oil", 1.0, None), kind="stuck") for n in range(4)]
+    lines = [*stuck, *(exchanged(f"x{n}") for n in range(3))]
+    assert alike_lines(lines) == [
+        "4 devices differ alike (oil stuck): s0, s1, s2 and 1 more",
+        "3 devices differ alike (oil above, heat below): x0, x1, x2",
+    ]
+
+
+def test_silent_devices_and_those_without_channels_are_left_out() -> None:
+    assert alike_lines([line(name, kind="silent", state="off") for name in "abc"]) == []
+    assert alike_lines([{**line(name), "channels": None} for name in "abc"]) == []
