@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -14,6 +15,7 @@ NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _FOREVER = 2**63 - 1
 
 
+@lru_cache(maxsize=64)
 def nanoseconds(seconds: float) -> int:
     """Turn seconds into whole nanoseconds, as far as they fit into 64 bits.
 

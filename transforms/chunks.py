@@ -29,15 +29,22 @@ class Chunk:
     `index`, `loss`, `z` and so on in place of `x`.
 
     A few input rows may lie as records instead (`transforms.records`), and become a batch when one
-    is asked for.
+    is asked for; so does a part of a batch. Those that follow one another in it are joined without
+    being copied.
     """
 
-    __slots__ = ("_batch", "_records")
+    __slots__ = ("_batch", "_part", "_records")
 
-    def __init__(self, batch: pa.RecordBatch | None, records: Records | None = None) -> None:
-        """Take a batch, or records."""
-        self._batch = batch
+    def __init__(
+        self,
+        batch: pa.RecordBatch | None,
+        records: Records | None = None,
+        part: tuple[int, int] | None = None,
+    ) -> None:
+        """Take a batch, or a part of it (from, to), or records."""
+        self._batch: Any = batch
         self._records = records
+        self._part = part
 
     def __eq__(self, other: object) -> bool:
         """Check whether these are the same rows."""
@@ -58,6 +65,9 @@ class Chunk:
         """The rows."""
         if self._batch is None:
             self._batch = batch_of([cast(Records, self._records)])
+        if self._part is not None:
+            start, stop = self._part
+            self._batch, self._part = self._batch.slice(start, stop - start), None
         return self._batch
 
     @property
@@ -68,7 +78,9 @@ class Chunk:
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        return self.batch.schema if self._records is None else self._records.form.schema
+        if self._records is not None:
+            return self._records.form.schema
+        return self._batch.schema
 
     def encode(self) -> bytes:
         """Return the rows as bytes, for `chunk_from`."""
@@ -76,13 +88,19 @@ class Chunk:
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return cast(int, self.batch.num_rows) if self._records is None else self._records.rows
+        if self._records is not None:
+            return self._records.rows
+        if self._part is not None:
+            start, stop = self._part
+            return stop - start
+        rows: int = self._batch.num_rows
+        return rows
 
     def has(self, name: str) -> bool:
         """Check whether the chunk has the column."""
         if self._records is not None:
             return name in self._records.form.names
-        return name in self.batch.schema.names
+        return name in self.schema.names
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column as a NumPy array, shape (n,), or (n, width) for a fixed-size list."""
@@ -100,7 +118,7 @@ class Chunk:
 
     def slice(self, start: int, stop: int) -> Chunk:
         """Return rows start..stop without copying."""
-        return Chunk(self.batch.slice(start, stop - start))
+        return Chunk(self.batch, part=(start, min(stop, len(self))))
 
     def later_than(self, time: float) -> Chunk:
         """Return the rows after a time, ns."""
@@ -137,7 +155,19 @@ class Chunk:
         pieces = [chunk.records for chunk in chunks if chunk.records is not None]
         if len(pieces) == len(chunks) and all(p.form is pieces[0].form for p in pieces):
             return Chunk(batch_of(pieces))
-        return Chunk(pa.concat_batches([chunk.batch for chunk in chunks]))
+        joined = _rejoined(chunks)
+        if joined is None:
+            joined = Chunk(pa.concat_batches([chunk.batch for chunk in chunks]))
+        return joined
+
+
+def _rejoined(chunks: Sequence[Chunk]) -> Chunk | None:
+    """Return parts of a batch that follow one another in it as one part; None if they are none."""
+    batch = chunks[0]._batch
+    parts = [each._part for each in chunks if each._part is not None and each._batch is batch]
+    if len(parts) < len(chunks) or any(stop != start for (_, stop), (start, _) in pairwise(parts)):
+        return None
+    return Chunk(batch, part=(parts[0][0], parts[-1][1]))
 
 
 MOST_AS_RECORDS = 48

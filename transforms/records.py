@@ -232,8 +232,13 @@ def pieces_of(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes] | None:
 
 def _write_texts(column: pa.Array, records: npt.NDArray[Any]) -> tuple[bytes, list[int]]:
     """Write lengths of texts into records; return the texts, and where each begins."""
-    texts = [None if text is None else text.encode() for text in column.to_pylist()]
-    lengths = np.array([-1 if text is None else len(text) for text in texts], np.int32)
-    records[_LENGTH] = lengths
-    offsets = [0, *np.cumsum(np.maximum(lengths, 0)).tolist()]
-    return b"".join([text for text in texts if text]), offsets
+    if not len(column):
+        return b"", [0]
+    texts = column.fill_null("")
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+    records[_LENGTH] = np.diff(offsets)
+    if column.null_count:
+        records[_LENGTH][column.is_null().to_numpy(zero_copy_only=False)] = -1
+    first, last = int(offsets[0]), int(offsets[-1])
+    data = texts.buffers()[2]
+    return b"" if data is None else data[first:last].to_pybytes(), (offsets - first).tolist()

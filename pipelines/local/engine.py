@@ -22,10 +22,11 @@ from pipelines.job import say
 from pipelines.live.input import gone_before, lost
 from pipelines.live.pipeline import LiveEnds
 from pipelines.local.models import Models
-from pipelines.local.steps import Header, Incoming, LocalSteps, Sent
+from pipelines.local.steps import LocalSteps, Sent
 from pipelines.local.store import Bundle, Offsets, Saved, Store
 from pipelines.local.turns import Turns
 from pipelines.topics.admin import KafkaError
+from transforms.kafka.messages import Message
 from transforms.kafka.secrets import resolve
 from transforms.kafka.send import SETTINGS, produce
 
@@ -227,12 +228,12 @@ class Engine:
         places = _places(begin)
         if places:
             self._consumer.assign(places)
-        came: dict[tuple[str, int], deque[Incoming]] = {
+        came: dict[tuple[str, int], deque[Message]] = {
             (place.topic, place.partition): deque() for place in places
         }
         ahead = self._store.ahead(self._models.bundle)
         for bundle in bundles:
-            messages: list[Incoming] = []
+            messages: list[Message] = []
             for topic, own in bundle.stop.items():
                 for part, stop in own.items():
                     messages += self._up_to(came, (topic, part), stop)
@@ -244,8 +245,8 @@ class Engine:
         self._consumer.unassign()
 
     def _up_to(
-        self, came: dict[tuple[str, int], deque[Incoming]], place: tuple[str, int], stop: int
-    ) -> list[Incoming]:
+        self, came: dict[tuple[str, int], deque[Message]], place: tuple[str, int], stop: int
+    ) -> list[Message]:
         """Return a partition's messages before an offset, of which the last one is there."""
         deadline = time.monotonic() + PATIENCE
         while not came[place] or came[place][-1].offset < stop - 1:
@@ -330,7 +331,7 @@ class Engine:
         if time.monotonic() - self._looked >= LOOK_FOR_PARTITIONS and self._look_for_partitions():
             self._assign()
 
-    def _run(self, messages: Sequence[Incoming], now: float) -> None:
+    def _run(self, messages: Sequence[Message], now: float) -> None:
         start: Offsets = {}
         stop: Offsets = {}
         # Those of a partition follow one another.
@@ -398,7 +399,7 @@ class Engine:
         models = [self._models.save(key) for key in list(self._models.changed)]
         self._store.write(models, self._models.seen)
 
-    def _consume(self, most: int, patience: float) -> list[Incoming]:
+    def _consume(self, most: int, patience: float) -> list[Message]:
         """Return the messages that come within a time.
 
         Raises:
@@ -429,16 +430,16 @@ def _places(offsets: Offsets, metadata: str = "") -> list[confluent_kafka.TopicP
     ]
 
 
-def _incoming(message: Any) -> Incoming:
+def _incoming(message: Any) -> Message:
     headers = message.headers()
-    return Incoming(
+    return Message(
         message.topic(),
         message.partition(),
         message.offset(),
         message.timestamp()[1],
         message.key(),
         message.value(),
-        [Header(*each) for each in headers] if headers else (),
+        [(name, value or b"") for name, value in headers] if headers else (),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 from apache_beam import pvalue
@@ -22,6 +22,7 @@ from transforms.kafka.commands import Commands
 from transforms.kafka.device_states import DeviceStatesFn
 from transforms.kafka.fetch import FetchFn
 from transforms.kafka.gather import Outgoing
+from transforms.kafka.messages import Message
 from transforms.kafka.read import DEAD_LETTERS as REFUSED
 from transforms.kafka.read import GatherFn
 from transforms.keyed.timers import standing_at
@@ -47,26 +48,8 @@ Sent = tuple[str, Outgoing]
 """A topic, and a message for it."""
 
 
-class Header(NamedTuple):
-    """A header of a message."""
-
-    key: str
-    value: bytes | None
-
-
-class Incoming(NamedTuple):
-    """A message as it came, its place first: messages of a bundle are sorted by it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header]
-
-
 _PLACE = itemgetter(0, 1, 2)
+"""Of a message: the messages of a bundle are sorted by it."""
 
 
 class LocalSteps:
@@ -117,7 +100,7 @@ class LocalSteps:
                 self._step.wait_anew(self._models.cells(key), self._models.timers(key))
         return bool(waiting)
 
-    def run(self, messages: Iterable[Incoming], now: float) -> list[Sent]:
+    def run(self, messages: Iterable[Message], now: float) -> list[Sent]:
         """Run a bundle, and return what it sends.
 
         Args:
@@ -136,7 +119,7 @@ class LocalSteps:
         return found
 
     def run_again(
-        self, messages: Iterable[Incoming], now: float, without: Container[str] = ()
+        self, messages: Iterable[Message], now: float, without: Container[str] = ()
     ) -> None:
         """Run a bundle whose outputs have been sent: only the models are what they were.
 
@@ -150,7 +133,7 @@ class LocalSteps:
                 pass
 
     def _ran(
-        self, messages: Iterable[Incoming], now: float, without: Container[str] = ()
+        self, messages: Iterable[Message], now: float, without: Container[str] = ()
     ) -> Iterator[Any]:
         """Yield what comes of a bundle: the outputs of the keyed step, and dead letters."""
         step, models = self._step, self._models
@@ -168,16 +151,16 @@ class LocalSteps:
             if key in without:
                 continue
             yield from step.bring(item, models.cells(key), models.timers(key), MIN_TIMESTAMP)
-        yield from step.finish_bundle()
+        yield from step.run_pending()
 
-    def _elements(self, messages: Sequence[Incoming]) -> Iterator[Any]:
+    def _elements(self, messages: Sequence[Message]) -> Iterator[Any]:
         """Yield rows, commands and labels as elements of the keyed step, and dead letters."""
         rows = [message for message in messages if message.topic == self._ends.topic]
-        yield from map(_bare, _bundle(self._rows, rows))
+        yield from _bundle(self._rows, rows)
         if self._labels is None or self._learner is None:
             return
         labels = [message for message in messages if message.topic != self._ends.topic]
-        for item in map(_bare, _bundle(self._labels, labels)):
+        for item in _bundle(self._labels, labels):
             if isinstance(item, pvalue.TaggedOutput):
                 yield item
             else:
@@ -186,7 +169,6 @@ class LocalSteps:
 
     def _take(self, item: Any, sent: _Sent) -> None:
         """Take what comes of a bundle to where it goes."""
-        item = _bare(item)
         name, value = FEATURES, item
         if isinstance(item, pvalue.TaggedOutput):
             name, value = str(item.tag), item.value
@@ -247,11 +229,11 @@ def _gather(
     return fn
 
 
-def _bundle(fn: GatherFn, messages: Sequence[Incoming]) -> Iterator[Any]:
+def _bundle(fn: GatherFn, messages: Sequence[Message]) -> Iterator[Any]:
     fn.start_bundle()
     for message in messages:
-        yield from fn.process(message, MIN_TIMESTAMP)
-    yield from fn.finish_bundle()
+        yield from fn.take(message)
+    yield from fn.gathered()
 
 
 def _bare(item: Any) -> Any:

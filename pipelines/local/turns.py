@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable
 from operator import itemgetter
 
-from pipelines.local.steps import Incoming
+from transforms.kafka.messages import Message
 
 LEAST = 1000
 """Messages up to which all run together: a transaction of their own would cost more."""
@@ -33,7 +33,7 @@ class Turns:
     def __init__(self, most: int, gap: float) -> None:
         """Begin without messages."""
         self._most, self._gap = most, gap
-        self._waiting: dict[Place, list[Incoming]] = {}
+        self._waiting: dict[Place, list[Message]] = {}
         self._count, self._keyed = 0, True
         self._taken: dict[Place, float] = {}
         self._all_taken = 0.0
@@ -43,7 +43,7 @@ class Turns:
         """How many messages more may wait."""
         return self._most - self._count
 
-    def add(self, messages: Iterable[Incoming]) -> None:
+    def add(self, messages: Iterable[Message]) -> None:
         """Take messages in, those of a partition in their order."""
         for place, group in itertools.groupby(messages, itemgetter(0, 1)):
             own = list(group)
@@ -65,9 +65,9 @@ class Turns:
             return 0.0
         return min(map(self._since, self._waiting), default=self._all_taken) + self._gap
 
-    def take(self, now: float) -> list[Incoming]:
+    def take(self, now: float) -> list[Message]:
         """Return the messages whose turn it is; none before they are `due`."""
-        found: list[Incoming] = []
+        found: list[Message] = []
         if now < self.due():
             return found
         enough = self._count if self._together else max(LEAST, self._count / PARTS)

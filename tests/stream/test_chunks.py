@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import Any
 
@@ -176,6 +177,26 @@ def test_chunks_are_joined_in_order() -> None:
     assert joined.column("row").tolist() == [2**40 + 4, 2**40 + 5, 2**40]
     assert joined.column("x").tolist() == [[4.0, -2.0], [5.0, -2.5], [0.0, -0.0]]
     assert Chunk.concat([chunk]) is chunk
+
+
+@given(st.lists(st.integers(0, 20), min_size=2, max_size=6))
+def test_parts_that_follow_one_another_are_joined_without_being_copied(cuts: list[int]) -> None:
+    whole, ends = make_chunk(20), sorted(cuts)
+    parts = [whole.slice(start, stop) for start, stop in itertools.pairwise(ends)]
+    joined = Chunk.concat(parts)
+    assert len(joined) == ends[-1] - ends[0]
+    assert joined.batch.equals(whole.batch.slice(ends[0], len(joined)))
+    if len(joined):
+        assert np.shares_memory(joined.column("row"), whole.column("row"))
+
+
+@given(st.lists(st.integers(0, 19), min_size=2, max_size=6))
+def test_other_parts_are_joined_as_they_are_given(starts: list[int]) -> None:
+    """Also those that were looked at, and those of another batch with the same rows."""
+    whole, other = make_chunk(20), make_chunk(20)
+    parts = [(whole if start % 3 else other).slice(start, start + 1) for start in starts]
+    assert parts[0].batch.num_rows == 1
+    assert Chunk.concat(parts).column("row").tolist() == [2**40 + start for start in starts]
 
 
 def test_columns_are_known_by_name() -> None:

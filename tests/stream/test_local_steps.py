@@ -20,9 +20,10 @@ from pipelines.live.options import topics_from_flags
 from pipelines.live.pipeline import Labels, LiveEnds
 from pipelines.live.stream import live_job
 from pipelines.local.models import Models
-from pipelines.local.steps import Header, Incoming, LocalSteps, Sent
+from pipelines.local.steps import LocalSteps, Sent
 from pipelines.local.store import Bundle, Checkpoint, Saved, Store
 from tests.parts import examples
+from transforms.kafka.messages import Message
 from transforms.keyed.commands import HEADER, RESET
 
 TOPIC, LABELS = "rows", "labels"
@@ -71,12 +72,14 @@ def new(folder: Path) -> tuple[LocalSteps, Models]:
     return steps, models
 
 
-def message(topic: str, offset: int, value: Any, headers: tuple[Header, ...] = ()) -> Incoming:
+def message(
+    topic: str, offset: int, value: Any, headers: tuple[tuple[str, bytes], ...] = ()
+) -> Message:
     data = None if value is None else json.dumps(value).encode()
-    return Incoming(topic, 0, offset, int(BEGIN * 1000), b"m1", data, headers)
+    return Message(topic, 0, offset, int(BEGIN * 1000), b"m1", data, headers)
 
 
-def messages() -> list[tuple[float, Incoming]]:
+def messages() -> list[tuple[float, Message]]:
     """Rows of three models, one of which pauses, labels, a command, and what is no row."""
     rng = np.random.default_rng(3)
     found, labels = [], 0
@@ -94,24 +97,24 @@ def messages() -> list[tuple[float, Incoming]]:
             label = {"id": model, "time": at, "label": "up" if x[0, 0] > 0 else "down"}
             found.append((at + 1, message(LABELS, labels, label)))
             labels += 1
-    found.append((BEGIN + 90.5, message(TOPIC, COUNT, None, (Header(HEADER, RESET.encode()),))))
+    found.append((BEGIN + 90.5, message(TOPIC, COUNT, None, ((HEADER, RESET.encode()),))))
     found.append((BEGIN + 50.5, message(TOPIC, COUNT + 1, "no row")))
     return sorted(found, key=lambda each: each[0])
 
 
-def bundles(cuts: list[int]) -> list[tuple[list[Incoming], float]]:
+def bundles(cuts: list[int]) -> list[tuple[list[Message], float]]:
     """Cut the messages into bundles; each runs when its last message has come."""
     all_of_them = messages()
     places = [0, *sorted({cut % len(all_of_them) for cut in cuts} - {0}), len(all_of_them)]
     parts = [all_of_them[a:b] for a, b in itertools.pairwise(places)]
-    quiet: list[tuple[list[Incoming], float]] = [
+    quiet: list[tuple[list[Message], float]] = [
         ([], BEGIN + COUNT + 25.0),
         ([], BEGIN + COUNT + 60.0),
     ]
     return [*(([m for _, m in part], part[-1][0]) for part in parts), *quiet]
 
 
-def run(steps: LocalSteps, given: list[tuple[list[Incoming], float]]) -> list[list[Sent]]:
+def run(steps: LocalSteps, given: list[tuple[list[Message], float]]) -> list[list[Sent]]:
     return [steps.run(part, now) for part, now in given]
 
 

@@ -6,18 +6,18 @@ import itertools
 
 import pytest
 
-from pipelines.local.steps import Incoming
 from pipelines.local.turns import LEAST, PARTS, Turns
+from transforms.kafka.messages import Message
 
 GAP = 0.1
 MOST = 30_000
 
 
-def messages(part: int, start: int, count: int, key: bytes | None = b"a") -> list[Incoming]:
-    return [Incoming("rows", part, start + n, 0, key, b"", ()) for n in range(count)]
+def messages(part: int, start: int, count: int, key: bytes | None = b"a") -> list[Message]:
+    return [Message("rows", part, start + n, 0, key, b"", ()) for n in range(count)]
 
 
-def parts_of(found: list[Incoming]) -> set[int]:
+def parts_of(found: list[Message]) -> set[int]:
     return {message.partition for message in found}
 
 

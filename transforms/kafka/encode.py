@@ -96,11 +96,12 @@ class EncodeFn(beam.DoFn):
     ) -> Iterator[WindowedValue]:
         """Take a chunk in."""
         _, chunk = element
-        if self._pending and self._pending[0][1].batch.schema != chunk.batch.schema:
+        if self._pending and self._pending[0][1].schema != chunk.schema:
             yield from self._written()
         self._pending.append(element)
         self._rows += len(chunk)
-        self._earliest = min(self._earliest, timestamp)
+        if timestamp is not self._earliest:
+            self._earliest = min(self._earliest, timestamp)
         if self._rows >= MOST_HELD:
             yield from self._written()
 

@@ -253,7 +253,9 @@ class Gathering:
                     break
                 kinds.append(kind)
             else:
-                group = self._groups.setdefault(tuple(kinds), _MessageGroup())
+                group = self._groups.get(tuple(kinds))
+                if group is None:
+                    group = self._groups[tuple(kinds)] = _MessageGroup()
                 group.records.append(record)
                 group.messages.append(number)
                 group.places.append(place)

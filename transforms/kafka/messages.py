@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import fastavro
@@ -35,6 +35,7 @@ class Message(NamedTuple):
         timestamp: Kafka's own, ms since 1970; negative: none.
         key: None without one.
         value: None for a tombstone.
+        headers: Names and values.
     """
 
     topic: str
@@ -43,6 +44,7 @@ class Message(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
 
 
 class BadMessageError(Exception):

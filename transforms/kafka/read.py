@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -16,7 +16,7 @@ from transforms.chunks import Chunk
 from transforms.global_window import IN_GLOBAL
 from transforms.kafka.commands import Commands
 from transforms.kafka.formats import INPUT_FORMATS, REGISTERED
-from transforms.kafka.gather import NO_ROW, Gathering, Outgoing, Reason, dead_letter
+from transforms.kafka.gather import NO_ROW, Gathering, Reason, dead_letter
 from transforms.kafka.messages import BadMessageError, Message
 from transforms.kafka.schema_registry import SchemaRegistry
 from transforms.metrics import count
@@ -123,11 +123,11 @@ class GatherFn(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Begin without messages."""
-        self._gathering = Gathering(self._columns, self._form, self._counted_as, self._registered)
+        self._gathering = self._new()
         self._earliest: Any = MAX_TIMESTAMP
 
     def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
-        """Take a message in."""
+        """Take one of Beam's messages in."""
         message = Message(
             element.topic,
             element.partition,
@@ -135,39 +135,49 @@ class GatherFn(beam.DoFn):
             element.timestamp,
             element.key,
             element.value,
+            [(header.key, header.value or b"") for header in element.headers or ()],
         )
         if timestamp is not self._earliest:
             self._earliest = min(self._earliest, timestamp)
-        headers = [(header.key, header.value or b"") for header in element.headers or ()]
-        try:
-            command = self._commands and headers and self._commands.read(message, headers)
-        except BadMessageError as error:
-            letter = dead_letter(message, [Reason(NO_ROW, str(error))])
-            count("dead_letters", 1)
-            yield pvalue.TaggedOutput(DEAD_LETTERS, self._placed(letter))
-            return
-        if command:
-            yield from self._taken()
-            yield self._placed(command)
-            self.start_bundle()
-            return
+        for item in self.take(message):
+            yield self._placed(item)
+
+    def take(self, message: Message) -> Iterable[Any]:
+        """Take a message in; return what goes on before the bundle ends, nearly always nothing."""
+        if message.headers and self._commands is not None:
+            try:
+                command = self._commands.read(message, message.headers)
+            except BadMessageError as error:
+                letter = dead_letter(message, [Reason(NO_ROW, str(error))])
+                count("dead_letters", 1)
+                return [pvalue.TaggedOutput(DEAD_LETTERS, letter)]
+            if command is not None:
+                return [*self.gathered(), command]
         self._gathering.add(message)
         full = self._gathering.rows >= MOST_GATHERED_ROWS
         if full or self._gathering.bytes >= MOST_GATHERED_BYTES:
-            yield from self._taken()
-            self.start_bundle()
+            return self.gathered()
+        return ()
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yield what was gathered."""
-        yield from self._taken()
+        for item in self.gathered():
+            yield self._placed(item)
 
-    def _taken(self) -> Iterator[Any]:
-        if not len(self._gathering):
-            return
-        for element in self._gathering.chunks():
-            yield self._placed(element)
-        for letter in self._gathering.dead_letters():
-            yield pvalue.TaggedOutput(DEAD_LETTERS, self._placed(letter))
+    def gathered(self) -> list[Any]:
+        """Return what was gathered, rows and then dead letters, and begin without messages."""
+        gathering, self._gathering = self._gathering, self._new()
+        if not len(gathering):
+            return []
+        rows = list(gathering.chunks())
+        letters = gathering.dead_letters()
+        return [*rows, *(pvalue.TaggedOutput(DEAD_LETTERS, letter) for letter in letters)]
 
-    def _placed(self, value: tuple[str, Chunk] | Outgoing) -> WindowedValue:
-        return WindowedValue(value, self._earliest, IN_GLOBAL)
+    def _new(self) -> Gathering:
+        return Gathering(self._columns, self._form, self._counted_as, self._registered)
+
+    def _placed(self, item: Any) -> Any:
+        """Return an item with the earliest of Beam's timestamps."""
+        if isinstance(item, pvalue.TaggedOutput):
+            return pvalue.TaggedOutput(item.tag, self._placed(item.value))
+        return WindowedValue(item, self._earliest, IN_GLOBAL)

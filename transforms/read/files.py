@@ -164,7 +164,8 @@ def split(
     stops = np.append(starts[1:], len(model))
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
         for at in range(start, stop, chunk_rows):
-            yield models[model[start]], Chunk(batch.slice(at, min(chunk_rows, stop - at)))
+            part = at, min(at + chunk_rows, stop)
+            yield models[model[start]], Chunk(batch, part=part)
 
 
 def _is_enough(gathered: Sequence[ParsedRows], gather_rows: int) -> bool:
@@ -208,7 +209,7 @@ def _order(
 
 
 def is_sorted(
-    model: npt.NDArray[np.int32],
+    model: npt.NDArray[np.integer],
     keys: Sequence[npt.NDArray[np.int64]],
     order: npt.NDArray[np.int64] | None,
 ) -> bool:

@@ -22,7 +22,7 @@ from transforms.track.clock import (
     already_learned,
     flush,
     one_of_each_time,
-    progress,
+    progress_at,
     reach_of,
     taken_up,
     was_reset,
@@ -77,23 +77,19 @@ def _after(order: Order, visit: Visit) -> Clock | None:
         return clock
     if clock.newest is None or clock.ahead:
         return None
+    newest, oldest, waiting = clock.newest, clock.oldest, clock.waiting
     reach = reach_of(order, clock)
     for chunk in visit.chunks:
         span = _span(order, chunk)
         if span is None:
             return None
         first, last = span
-        newest = clock.newest or 0
-        if last - newest > reach or first < progress(order, clock):
+        if last - newest > reach or first < progress_at(order, newest, clock.flushed):
             return None
         if clock.learned is not None and first < clock.learned:
             return None
-        clock = clock._replace(
-            newest=max(newest, last),
-            oldest=min(clock.oldest, first),
-            waiting=clock.waiting + len(chunk),
-        )
-    return clock
+        newest, oldest, waiting = max(newest, last), min(oldest, first), waiting + len(chunk)
+    return clock.with_waiting(newest, oldest, waiting)
 
 
 def _span(order: Order, chunk: Chunk) -> tuple[int, int] | None:

@@ -254,6 +254,10 @@ def _later(part: Chunk | Waiting, time: float) -> Chunk | Waiting | None:
     return later if len(later) else None
 
 
+def _without_kept(packed: Packed) -> Packed:
+    return packed._replace(kept=b"") if packed.kept else packed
+
+
 class ModelLog:
     """One model's log, from the beginning of a call of the step to its end.
 
@@ -281,28 +285,29 @@ class ModelLog:
         self._spilled = 0
         self._added: list[Entry] = []
         self._anew = False
-        entries: list[Entry] = list(cells.log.read())
+        entries: list[Any] = list(cells.log.read())
         self._length = len(entries)
         # Bytes of models and learners that are no more.
         self._stale, size = 0, 0
         for entry in entries:
             # Those that most logs have come first.
-            if isinstance(entry, Packed):
+            kind = type(entry)
+            if kind is Packed:
                 self._stale, size = self._stale + size, entry.size
                 self._put_past(entry)
-            elif isinstance(entry, Clock):
+            elif kind is Clock:
                 self.clock = entry
-            elif isinstance(entry, Watch):
+            elif kind is Watch:
                 self.watch = entry
-            elif isinstance(entry, Chunk | Waiting):
+            elif kind is Waiting or kind is Chunk:
                 self._waiting.append(entry)
-            elif isinstance(entry, Heard):
+            elif kind is Heard:
                 self.heard = entry
-            elif isinstance(entry, Told):
+            elif kind is Told:
                 self.told = entry.data
-            elif isinstance(entry, Spilled):
+            elif kind is Spilled:
                 self._spilled = entry.rows
-            elif isinstance(entry, Expired):
+            elif kind is Expired:
                 self.expired = entry.name
             else:
                 self._stale += len(self.learner or b"")
@@ -353,13 +358,18 @@ class ModelLog:
         """
         if self._length > MOST_APPENDED:
             return False
-        pieces = [part for part in self._waiting if isinstance(part, Waiting)]
-        whole = sum(len(part.data) for part in pieces)
-        left = sum(len(part.data) for part in pieces if part.last > self._past_time)
+        whole = left = 0
+        for part in self._waiting:
+            if isinstance(part, Waiting):
+                whole += len(part.data)
+                if part.last > self._past_time:
+                    left += len(part.data)
         return left >= LEAST_LEFT and self._stale + whole - left <= left
 
     def _left(self) -> list[Chunk | Waiting]:
         """Return what has not run of the rows that wait."""
+        if not self._past:
+            return list(self._waiting)
         past = [_later(part, self._past_time) for part in self._waiting[: self._past]]
         return [*(part for part in past if part is not None), *self._waiting[self._past :]]
 
@@ -430,7 +440,7 @@ class ModelLog:
         self._writes_kept |= kept_changed or not self._keeps
         self._waiting += brought
         self._put_past(packed)
-        self._added += [*brought, packed._replace(kept=b"")]
+        self._added += [*brought, _without_kept(packed)]
 
     def release(self, packed: Packed, rest: Waiting | None, kept_changed: bool) -> None:
         """Let the model be these blocks, and no rows wait but the rest."""
@@ -505,7 +515,7 @@ class ModelLog:
             return [Expired(self.expired), *always]
         entries: list[Entry] = []
         if self._packed is not None:
-            entries.append(self._packed._replace(kept=b""))
+            entries.append(_without_kept(self._packed))
         if self.learner is not None:
             entries.append(LearnerBytes(self.learner))
         if self._spilled:

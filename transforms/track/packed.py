@@ -163,7 +163,31 @@ def unpack(work: Work, packed: Packed, name: str) -> Model:
         raise DataError(name, f"damaged state: {error}") from error
 
 
-def fits(work: Work, packed: Packed, width: int) -> bool:
+def fit_each(work: Work, models: Sequence[Packed | None], width: int) -> list[bool]:
+    """Check which models' parts are as long as those of rows with so many channels; None's are.
+
+    Those of the same lengths fit alike: each is looked at once.
+    """
+    known: dict[tuple[int, ...], bool] = {}
+    found = []
+    for packed in models:
+        if packed is None:
+            found.append(True)
+            continue
+        lengths = (
+            packed.width,
+            len(packed.body),
+            len(packed.drift),
+            len(packed.moving),
+            len(packed.kept),
+        )
+        if lengths not in known:
+            known[lengths] = _fits(work, packed, width)
+        found.append(known[lengths])
+    return found
+
+
+def _fits(work: Work, packed: Packed, width: int) -> bool:
     """Check whether the parts of a model are as long as those of rows with so many channels."""
     tracker: Any = get_tracker(work.spec.tracker)
     if packed.width != width:
@@ -309,28 +333,33 @@ class PackedBundle:
         turned = (self._turned() != self._turns).tolist()
         found = []
         for place, (head, until) in enumerate(zip(self._heads, ran, strict=True)):
-            after = head._replace(
-                time=time_of(models.time[place]),
-                until=time_of(models.until[place]),
-                ran=max(until, NO_TIME),
-                body=self._body(place),
-            )
-            if models.drift is not None:
-                after = after._replace(drift=models.drift[place].tobytes())
+            last_values, windows, window = head.last_values, head.open, head.window
             if models.last_values is not None and models.filled[place]:
-                after = after._replace(
-                    last_values=_joined([part[place] for part in models.last_values])
-                )
+                last_values = _joined([part[place] for part in models.last_values])
             if models.open is not None:
-                after = after._replace(open=_open_bytes(models.open[place]))
+                windows = _open_bytes(models.open[place])
             if self._window is not None:
-                parts = self._window[place], models.moving_times[place]
-                after = after._replace(window=_joined(parts))
-            changed = False
+                window = _joined((self._window[place], models.moving_times[place]))
+            moving, kept, changed = head.moving, head.kept, False
             if folded and models.referred[place]:
-                after = after._replace(moving=folded[place])
+                moving = folded[place]
                 kept, changed = self._kept(place, turned[place])
-                after = after._replace(kept=kept)
+            after = Packed(
+                head.before,
+                time_of(models.time[place]),
+                time_of(models.until[place]),
+                head.width,
+                self._body(place),
+                moving,
+                head.drift if models.drift is None else models.drift[place].tobytes(),
+                last_values,
+                windows,
+                window,
+                head.origin,
+                kept,
+                max(until, NO_TIME),
+                head.known,
+            )
             found.append((after, changed))
         return found
 

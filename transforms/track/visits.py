@@ -23,6 +23,7 @@ from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.loop import matrix_of
 from transforms.chunks import Chunk, no_rows, pieces
+from transforms.read.files import is_sorted
 from transforms.track.arrival import Visit, take_in
 from transforms.track.clock import Clock, may_release, progress, still_waiting, without_duplicates
 from transforms.track.devices import tell_new
@@ -30,7 +31,7 @@ from transforms.track.emit import Output, emit
 from transforms.track.keyed_fn import MOST_BYTES
 from transforms.track.log import Waiting
 from transforms.track.order import Order
-from transforms.track.packed import Packed, PackedBundle, checked, fits, pack, unpack
+from transforms.track.packed import Packed, PackedBundle, checked, fit_each, pack, unpack
 from transforms.track.refusals import Refusals
 from transforms.track.slices import SLICE_ROWS, run_slices
 
@@ -257,8 +258,10 @@ def _gathered(order: Order, ready: Sequence[_ReadyVisit]) -> _TakenVisit:
 def _sorted(taken: _TakenVisit, names: Sequence[str]) -> _TakenVisit:
     """Return each model's rows sorted by these columns, the last one first."""
     rows, owner = taken
-    sort = np.lexsort([*(rows.column(name) for name in names), owner])
-    return taken if (sort[1:] > sort[:-1]).all() else _TakenVisit(rows.take(sort), owner)
+    keys = [rows.column(name) for name in names]
+    if is_sorted(owner, keys, None):
+        return taken
+    return _TakenVisit(rows.take(np.lexsort([*keys, owner])), owner)
 
 
 def _released(
@@ -288,17 +291,15 @@ def _packed(
         DataError: for a state that is damaged.
         ConfigError: for rows of another width than a model's.
     """
-    found: list[Packed | None] = []
+    found = [each.visit.log.packed for each in ready]
     unknown: dict[int, Packed] = {}
-    for place, (visit, *_) in enumerate(ready):
-        model = visit.log.packed
-        if model is not None and not fits(work, model, width):
-            whole = unpack(work, model, f"state of model {visit.key!r}")
+    for place, (model, fit) in enumerate(zip(found, fit_each(work, found, width), strict=True)):
+        if model is not None and not fit:
+            whole = unpack(work, model, f"state of model {ready[place].visit.key!r}")
             matrix_of(released.rows.column("x"), model.width)
-            model = pack(work, whole)
+            found[place] = pack(work, whole)
         elif model is not None and not model.known:
             unknown[place] = model
-        found.append(model)
     names = [f"state of model {ready[place].visit.key!r}" for place in unknown]
     for place, sound in zip(unknown, checked(work, names, [*unknown.values()], width), strict=True):
         found[place] = sound
@@ -332,5 +333,4 @@ def _write(
             log.release(after, None, changed)
         known = None if models.open is None else models.open[place]
         due = next_of(work, known, after.time, after.until)
-        waiting = each.clock.waiting - gone
-        log.put_clock(each.clock._replace(started=True, waiting=waiting, oldest=oldest, due=due))
+        log.put_clock(each.clock.after_run(oldest, each.clock.waiting - gone, due))
