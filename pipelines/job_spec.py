@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -16,6 +17,7 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from kerneltrack.errors import ConfigError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.monitor.drift import DriftSpec
+from kerneltrack.monitor.entries import Entry
 from kerneltrack.monitor.false_share import check_share
 from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.periods.spec import PeriodsSpec
@@ -33,6 +35,7 @@ from kerneltrack.trackers.common.start import StartSet
 from pipelines import landmark_file
 from pipelines.cli import spec_options
 from pipelines.cli.command_line import flags_named
+from pipelines.cli.feedback_file import FLAG as FEEDBACK_FLAG
 from pipelines.cli.feedback_file import check_feedback, feedback_from_flags
 from pipelines.cli.job_flags import (
     FLAGS,
@@ -43,7 +46,9 @@ from pipelines.cli.job_flags import (
     WINDOWS,
     refuse_without,
 )
+from pipelines.cli.quiet_file import FLAG as QUIET_FLAG
 from pipelines.cli.quiet_file import read_quiet
+from pipelines.cli.rule_flags import FLAG as RULES_FLAG
 from pipelines.cli.rule_flags import check_rules, rules_from_flags
 from pipelines.cli.setting_flags import FlagsOf
 from transforms import outputs
@@ -117,6 +122,28 @@ class Job:
     float32: bool = False
     devices: bool = False
     drop_overlap: bool = False
+
+    @property
+    def known_by_flag(self) -> dict[str, Sequence[Entry]]:
+        """What people know of devices or groups, by the flag that says it."""
+        return {
+            RULES_FLAG: () if self.rules is None else self.rules.rules,
+            QUIET_FLAG: () if self.quiet is None else self.quiet.times,
+            FEEDBACK_FLAG: () if self.feedback is None else self.feedback.said,
+        }
+
+    def in_groups(self, groups: Mapping[str, str]) -> Job:
+        """Return the job in which what is known of a group is known of each of its devices.
+
+        Args:
+            groups: Each device's group.
+        """
+        return dataclasses.replace(
+            self,
+            quiet=self.quiet and dataclasses.replace(self.quiet, groups=groups),
+            rules=self.rules and dataclasses.replace(self.rules, groups=groups),
+            feedback=self.feedback and dataclasses.replace(self.feedback, groups=groups),
+        )
 
     def _text_settings(self) -> dict[str, Any]:
         """Return how texts and marks of missing values are read, where there are some."""

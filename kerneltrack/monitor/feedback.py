@@ -141,10 +141,17 @@ class Feedback:
         return by_who(self.said)
 
     def _entries_of(self, device: str) -> list[Said]:
-        """Return what was said of a device: of its group, of itself, and while the job runs."""
-        found = [*self._by_who.get((device, None), ()), *self.told.get(device, (b"", ()))[1]]
-        group = self.groups.get(device)
-        return found if group is None else [*self._by_who.get(("", group), ()), *found]
+        """Return what was said of a device: of its group, then of itself.
+
+        Of each first what is in the file, then what was told while the job runs.
+        """
+        told, group = self.told.get(device, (b"", ()))[1], self.groups.get(device)
+        return [
+            *(self._by_who.get(("", group), ()) if group is not None else ()),
+            *(each for each in told if each.group is not None),
+            *self._by_who.get((device, None), ()),
+            *(each for each in told if each.group is None),
+        ]
 
     def of(self, device: str, time: int) -> list[Said]:
         """Return what counts of a device's episodes at a time, ns: of each what was said last."""

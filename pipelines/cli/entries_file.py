@@ -123,13 +123,23 @@ def _of_yaml(path: str, data: bytes, example: str) -> Entries:
     return [(f"entry {number}", value) for number, value in enumerate(values, 1)]
 
 
-def check_groups(entries: Iterable[Entry], column: str | None, flag: str) -> None:
-    """Refuse entries of groups where no column says which device is in which group.
+def check_groups(
+    entries: Iterable[Entry],
+    given: str | None,
+    flag: str,
+    by: tuple[str, str] = ("--group", "the column of the devices' groups"),
+) -> None:
+    """Refuse entries of groups where nothing says which device is in which group.
+
+    Args:
+        entries: The entries.
+        given: The column or file that says it; None: none is named.
+        flag: The entries' own flag.
+        by: The flag that names it, and what that is.
 
     Raises:
-        ConfigError: naming `--group`.
+        ConfigError: naming `by`.
     """
     name = next((each.group for each in entries if each.group is not None), None)
-    if name is not None and column is None:
-        allowed = f"the column of the devices' groups: {flag} names the group {printable(name)}"
-        raise ConfigError("--group", None, allowed)
+    if name is not None and given is None:
+        raise ConfigError(by[0], None, f"{by[1]}: {flag} names the group {printable(name)}")

@@ -319,15 +319,15 @@ def add_rule_flags(parser: argparse.ArgumentParser, devices: str = "device or gr
     )
 
 
-def add_quiet_flag(group: Any, devices: str = "device (* for all) or group") -> None:
-    """Add the flag of quiet times to a group; `devices`: what the file's lines may name."""
+def add_quiet_flag(group: Any) -> None:
+    """Add the flag of quiet times to a group."""
     group.add_argument(
         "--quiet",
         default=None,
         type=path_name,
         metavar="FILE",
         help="Do not judge rows of the times in this file, such as maintenance: CSV or YAML with "
-        f"{devices}, from, to and why. They are tracked, but not compared with "
+        "device (* for all) or group, from, to and why. They are tracked, but not compared with "
         "the reference, nor learned by it.",
     )
 

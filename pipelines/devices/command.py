@@ -14,10 +14,10 @@ from kerneltrack.fleet.devices import GONE
 from kerneltrack.monitor.feedback import faults_of_run
 from kerneltrack.paths import exists, join
 from pipelines.cli.command_line import INTERRUPTED_EXIT
+from pipelines.cli.groups_file import read_groups
 from pipelines.cluster.interruption import Interruption
 from pipelines.devices.alike import alike_lines
 from pipelines.devices.faults import read_faults, with_names
-from pipelines.devices.groups import read_groups
 from pipelines.devices.incidents import incidents_now
 from pipelines.devices.metrics import FleetMetrics
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run

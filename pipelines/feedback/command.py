@@ -13,6 +13,7 @@ from kerneltrack.monitor.likeness import named_channels
 from kerneltrack.monitor.reference.spec import AUTO
 from kerneltrack.monitor.spans import parse_moment
 from pipelines.cli.feedback_file import append
+from pipelines.cli.groups_file import read_groups
 from pipelines.feedback.options import LAST, check
 from pipelines.job import say
 from pipelines.report.clock import SiteClock, clock_of, ns_of
@@ -57,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
         name=args.name.strip(),
         why=args.why.strip(),
     )
-    if args.send is not None:
-        _send(args, said)
+    sent = _send(args, said)
     is_new = args.to is None or append(args.to, said)
     about = (
         f"episode {line['episode']} of {printable(args.device)}, since {clock.named(line['start'])}"
     )
     if said.group:
         about += f", and those of {printable(said.group)} in that time"
+        about += f" (sent to {sent:,} devices)" if sent else ""
     named = f", {printable(said.name)}" if said.name else ""
     note = f"from {clock.named(said.start)} on" if is_new else f"{args.to} has that already"
     if is_new and said.verdict == FALSE and learning != AUTO:
@@ -73,8 +74,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _send(args: argparse.Namespace, said: Said) -> None:
-    """Tell a live job."""
+def _send(args: argparse.Namespace, said: Said) -> int:
+    """Tell a live job, if one is to be told; return how many messages that were."""
+    if args.send is None:
+        return 0
     # Kafka's client is not needed for a file.
     from pipelines.topics.reset import send  # noqa: PLC0415
 
@@ -82,8 +85,22 @@ def _send(args: argparse.Namespace, said: Said) -> None:
     if len(text) > MOST_ENTRY:
         allowed = f"shorter: the line has {len(text):,} bytes, at most {MOST_ENTRY:,} are allowed"
         raise ConfigError("--why", said.why, allowed)
-    command = Command(None, None, text)
-    send(client_settings(args), args.send, said.device, command, args.partition)
+    devices = [args.device] if said.group is None else _devices_of(args, said.group)
+    send(client_settings(args), args.send, devices, Command(None, None, text), args.partition)
+    return len(devices)
+
+
+def _devices_of(args: argparse.Namespace, group: str) -> list[str]:
+    """Return the devices of a group.
+
+    Raises:
+        ConfigError: if the one with the episode is in another.
+    """
+    groups = read_groups(args.groups)
+    if groups.get(args.device) != group:
+        allowed = f"the group of {printable(args.device)} in {args.groups}"
+        raise ConfigError("--group", group, allowed)
+    return [device for device, own in groups.items() if own == group]
 
 
 def _whole(time: int) -> int:

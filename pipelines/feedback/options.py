@@ -54,6 +54,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "episodes that were at the time of this one.",
     )
     parser.add_argument(
+        "--groups",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="Read from this file (CSV or YAML) which devices are in which group: --group with "
+        "--send sends a message about each device of the group.",
+    )
+    parser.add_argument(
         "--name",
         default="",
         help="Name the cause of a real one. `kerneltrack devices --faults FILE` names later "
@@ -95,7 +103,18 @@ def check(args: argparse.Namespace) -> None:
                 raise ConfigError(f"--{flag}", getattr(args, flag), allowed)
     if args.partition is not None and args.send is None:
         raise ConfigError("--partition", args.partition, "left out without --send")
-    if args.group is not None and args.send is not None:
-        raise ConfigError("--group", args.group, "left out with --send: a message is of a device")
+    _check_groups(args)
     if args.name and args.verdict == FALSE:
         raise ConfigError("--name", args.name, "left out of an episode that was false")
+
+
+def _check_groups(args: argparse.Namespace) -> None:
+    """Check that a live job is told of a group where its devices are known, one by one."""
+    if args.groups is not None and (args.group is None or args.send is None):
+        raise ConfigError("--groups", args.groups, "left out without --group and --send")
+    if args.group is None or args.send is None:
+        return
+    if args.groups is None:
+        raise ConfigError("--groups", None, "the file of the groups' devices: each gets a message")
+    if args.partition is not None:
+        raise ConfigError("--partition", args.partition, "left out with --group")

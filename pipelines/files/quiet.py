@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kerneltrack.errors import printable
-from kerneltrack.monitor.entries import ALL, Entry
+from kerneltrack.monitor.entries import ALL
 from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.rules import Rule, Rules
@@ -41,23 +41,12 @@ def with_groups(job: Job, column: str | None, files: Input) -> Job:
     """
     if column is not None:
         check_group(files, column)
-    quiet, rules, feedback = job.quiet, job.rules, job.feedback
-    of_rules = () if rules is None else rules.rules
-    of_quiet = () if quiet is None else quiet.times
-    check_groups(of_rules, column, RULES_FLAG)
-    check_groups(of_quiet, column, FLAG)
-    of_feedback = () if feedback is None else feedback.said
-    check_groups(of_feedback, column, FEEDBACK_FLAG)
-    entries: list[Entry] = [*of_rules, *of_quiet, *of_feedback]
-    if all(each.group is None for each in entries):
+    known = job.known_by_flag
+    for flag, entries in known.items():
+        check_groups(entries, column, flag)
+    if all(each.group is None for each in itertools.chain(*known.values())):
         return job
-    groups = groups_of(files, str(column))
-    return dataclasses.replace(
-        job,
-        quiet=quiet and dataclasses.replace(quiet, groups=groups),
-        rules=rules and dataclasses.replace(rules, groups=groups),
-        feedback=feedback and dataclasses.replace(feedback, groups=groups),
-    )
+    return job.in_groups(groups_of(files, str(column)))
 
 
 def rule_lines(output: str, rules: Rules | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from kerneltrack.settings import Range, Settings, settings_of
 from pipelines.cli import input_options, job_flags, kafka_options, spec_options
-from pipelines.cli.command_line import Parser
+from pipelines.cli.command_line import Parser, path_name
 from pipelines.cli.job_flags import COMMON
 from pipelines.cli.setting_flags import FlagsOf
 from transforms.kafka.formats import INPUT_FORMATS, OUTPUT_FORMATS
@@ -84,9 +84,17 @@ def add_flags(parser: Parser) -> None:
     }
     late = "dead letters; all rows wait this long"
     snapshots = job_flags.add_job_flags(parser, without, late, "from --labels-topic")
-    spec_options.add_rule_flags(parser, "device")
+    spec_options.add_rule_flags(parser)
     known = parser.add_argument_group("quiet times")
-    spec_options.add_quiet_flag(known, "device (* for all)")
+    spec_options.add_quiet_flag(known)
+    known.add_argument(
+        "--groups",
+        default=None,
+        type=path_name,
+        metavar="FILE",
+        help="Read the group (its site or kind) of each device from this file (CSV or YAML), where "
+        "--quiet, --rules or --feedback name groups.",
+    )
     silent = parser.add_argument_group("silent devices")
     about = (
         "Process the waiting rows of a device that has been silent for this long. "

@@ -15,15 +15,13 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from kerneltrack.errors import ConfigError, KerneltrackError
-from kerneltrack.monitor.entries import check_devices
 from kerneltrack.paths import is_local, join, whole
 from pipelines.cli import kafka_options
 from pipelines.cli.beam_options import beam_options
 from pipelines.cli.command_line import UsageError, flags_named
-from pipelines.cli.feedback_file import FLAG as FEEDBACK_FLAG
+from pipelines.cli.entries_file import check_groups
+from pipelines.cli.groups_file import read_groups
 from pipelines.cli.job_flags import refuse_without
-from pipelines.cli.quiet_file import FLAG
-from pipelines.cli.rule_flags import FLAG as RULES_FLAG
 from pipelines.flink.client import ENDED
 from pipelines.job import say
 from pipelines.job_spec import Job, job_from_flags
@@ -123,12 +121,10 @@ def live_job(args: argparse.Namespace, columns: Columns) -> tuple[Job, str | Non
     if job.reference is None:
         refuse_without(args, "devices_topic", ["reference"])
         refuse_without(args, "silent_after", ["reference"])
-    if job.quiet is not None:
-        check_devices(FLAG, job.quiet.times)
-    if job.rules is not None:
-        check_devices(RULES_FLAG, job.rules.rules)
-    if job.feedback is not None:
-        check_devices(FEEDBACK_FLAG, job.feedback.said)
+    for flag, entries in job.known_by_flag.items():
+        check_groups(entries, args.groups, flag, ("--groups", "the file of the devices' groups"))
+    if args.groups is not None:
+        job = job.in_groups(read_groups(args.groups))
     if job.before is None:
         refuse_without(args, "overlap", ["warm_start"])
     job = dataclasses.replace(

@@ -9,9 +9,9 @@ from contextlib import closing
 
 from kerneltrack.monitor.likeness import KnownFault
 from pipelines.cli.command_line import FAILED_EXIT, INTERRUPTED_EXIT
+from pipelines.cli.groups_file import read_groups
 from pipelines.cluster.interruption import Interruption
 from pipelines.devices.faults import read_faults
-from pipelines.devices.groups import read_groups
 from pipelines.job import say
 from pipelines.notify.deliver import Delivery
 from pipelines.notify.options import check, receivers_of

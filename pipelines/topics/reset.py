@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
 from kerneltrack import codec
@@ -27,15 +28,22 @@ def run(args: argparse.Namespace) -> int:
         KerneltrackError: if Kafka does not answer or the message does not arrive.
     """
     command, what = _command(args)
-    send(replay_options.client_settings(args), args.topic, args.model, command, args.partition)
+    client = replay_options.client_settings(args)
+    send(client, args.topic, [args.model], command, args.partition)
     say(f"model {args.model}: {what} after the rows that {args.topic} holds now")
     return 0
 
 
 def send(
-    client: dict[str, Any], topic: str, model: str, command: Command, partition: int | None
+    client: dict[str, Any],
+    topic: str,
+    models: Iterable[str],
+    command: Command,
+    partition: int | None,
 ) -> None:
-    """Send a command to a job's input topic; to the partition of the model's ID, if none is given.
+    """Send a command to a job's input topic, of each of these models.
+
+    To the partition of the model's ID, if none is given.
 
     Raises:
         ConfigError: for a topic or partition that is not there.
@@ -49,7 +57,8 @@ def send(
             raise ConfigError("--partition", partition, allowed)
         place = {"partition": partition}
     sender = Sender(client)
-    sender.send(topic, (model.encode(), None, command.headers), **place)
+    for model in models:
+        sender.send(topic, (model.encode(), None, command.headers), **place)
     sender.finish()
 
 

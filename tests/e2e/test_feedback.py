@@ -125,8 +125,18 @@ def test_what_is_said_of_a_group_is_said_of_each_of_its_devices(
     capsys.readouterr()
     assert main(["score", str(rows), *COLUMNS, *place, "--feedback", str(said)]) == 2
     assert "a device: groups are of files" in capsys.readouterr().err
-    assert main(["feedback", str(site / "plain"), *answer[:5], "--send", "rows"]) == 2
-    assert "a message is of a device" in capsys.readouterr().err
+    names = tmp_path / "halls.csv"
+    names.write_text("device,group\np1,south\np2,north\n")
+    send, by_file = ("--send", "rows", "--brokers", "localhost:1"), ("--groups", str(names))
+    wrong: list[tuple[tuple[str, ...], str]] = [
+        (send, "--groups = None: must be the file of the groups' devices"),
+        ((*send, *by_file, "--partition", "1"), "--partition = 1: must be left out with --group"),
+        ((*send, *by_file), "--group = 'north': must be the group of p1 in"),
+        (("--to", str(said), *by_file), "left out without --group and --send"),
+    ]
+    for words, message in wrong:
+        assert main(["feedback", str(site / "plain"), *answer[:5], *words]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_spec_score_and_python_say_the_same(site: Path, tmp_path: Path) -> None:

@@ -174,28 +174,53 @@ def test_quiet_times_arrive(
         wait_for("quiet devices", lambda: set(states()) == {"quiet"})
 
 
-@pytest.mark.parametrize("while_running", [False, True])
+def in_halls(recording: Recording, folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """The recording with a column that says which hall each device is in, and these."""
+    files = [folder / f"{place.stem}-halls.parquet" for place in recording.files]
+    halls: dict[str, str] = {}
+    for place, file in zip(recording.files, files, strict=True):
+        table = pq.read_table(place)
+        names = table.column("model_id").to_pylist()
+        halls |= {name: "south" if name == max(names) else "north" for name in sorted({*names})}
+        pq.write_table(table.append_column("hall", pa.array([halls[name] for name in names])), file)
+    return files, halls
+
+
+@pytest.mark.parametrize(
+    ("while_running", "group"), [(False, "north"), (True, None), (True, "north")]
+)
 def test_feedback_counts_as_in_the_file_job(
-    cluster: LocalCluster, recording: Recording, tmp_path: Path, while_running: bool
+    cluster: LocalCluster,
+    recording: Recording,
+    tmp_path: Path,
+    while_running: bool,
+    group: str | None,
 ) -> None:
-    some, others = map(str, recording.files)
-    job, said = (*COLUMNS, *SPECS, *REFERENCE), tmp_path / "said.csv"
-    track(some, others, *job, "--output", str(tmp_path / "plain"))
-    first = table_of(tmp_path / "plain", "episodes").to_pylist()[0]
-    answer = (first["model_id"], "1", "false", "--from", "1970-01-02")
+    files, names = in_halls(recording, tmp_path)
+    job = (*map(str, files), *COLUMNS, *SPECS, *REFERENCE, "--features", *CHANNELS)
+    said, halls = tmp_path / "said.csv", tmp_path / "halls.csv"
+    halls.write_text("device,group\n" + "".join(f"{name},{hall}\n" for name, hall in names.items()))
+    track(*job, "--output", str(tmp_path / "plain"))
+    lines = table_of(tmp_path / "plain", "episodes").to_pylist()
+    first = next(line for line in lines if names[line["model_id"]] == "north")
+    answer = [first["model_id"], "1", "false", "--from", "1970-01-02"]
+    if group is not None:
+        answer += ["--group", group]
     assert main(["feedback", str(tmp_path / "plain"), *answer, "--to", str(said)]) == 0
     flags = ("--feedback", str(said))
-    track(some, others, *job, *flags, "--output", str(tmp_path / "files"))
+    track(*job, *flags, "--group", "hall", "--output", str(tmp_path / "files"))
     wanted = settled(table_of(tmp_path / "files", "episodes"), recording.rows).to_pylist()
     assert {None} < {line["muted"] for line in wanted}
-    live = Live(cluster, f"local-feedback-{while_running}", "json")
+    live = Live(cluster, f"local-feedback-{while_running}-{group}", "json")
     live.make_topic(4)
+    by_file = () if group is None else ("--groups", str(halls))
     if while_running:
         sent = ("--send", live.topic, *live.place)
-        assert main(["feedback", str(tmp_path / "plain"), *answer, *sent]) == 0
+        assert main(["feedback", str(tmp_path / "plain"), *answer, *by_file, *sent]) == 0
         said.write_text(said.read_text().splitlines()[0] + "\n")
+        by_file = ()
     live.send(recording.files[0], 20)
-    with running(live, *REFERENCE, *flags):
+    with running(live, *REFERENCE, *flags, *by_file):
         live.send(recording.files[1], 1)
         found = live.read("-episodes", len(wanted), tmp_path).to_pylist()
     keys = ("model_id", "episode", "index", "muted")

@@ -43,7 +43,17 @@ def rows_of() -> Rows:
 
 
 def step_of(*said: Said) -> Step:
-    return Step(order=ORDER, reference=HELD, devices=True, feedback=Feedback(said, CHANNELS))
+    return Step(order=ORDER, reference=HELD, devices=True, feedback=people_of(said))
+
+
+def people_of(said: tuple[Said, ...]) -> Feedback:
+    """What a file says; of a group it is said where the device is known to be in it."""
+    groups = {"m": "north"} if any(each.group is not None for each in said) else {}
+    return Feedback(said, CHANNELS, groups=groups)
+
+
+def of_group(said: Said) -> Said:
+    return said._replace(device="", group="north")
 
 
 def first_said(key: str = "m", **changes: Any) -> Said:
@@ -66,11 +76,12 @@ def lines(outcome: Any, key: str = "m") -> tuple[list[Line], list[Line]]:
     cuts=st.lists(st.integers(1, 90), min_size=1, max_size=6),
     later=st.lists(st.integers(1, 90), min_size=1, max_size=6),
     one_bundle=st.booleans(),
+    group=st.booleans(),
 )
 def test_it_counts_as_if_a_file_had_said_it(
-    cuts: list[int], later: list[int], one_bundle: bool
+    cuts: list[int], later: list[int], one_bundle: bool, group: bool
 ) -> None:
-    rows, said = rows_of(), first_said()
+    rows, said = rows_of(), of_group(first_said()) if group else first_said()
     wanted = step_of(said)
     wanted.push("m", rows.chunk())
     told = step_of()
@@ -104,15 +115,16 @@ def habits() -> Rows:
 
 
 def moving_step(*said: Said) -> Step:
-    return Step(order=ORDER, reference=MOVES, devices=True, feedback=Feedback(said, CHANNELS))
+    return Step(order=ORDER, reference=MOVES, devices=True, feedback=people_of(said))
 
 
+@pytest.mark.parametrize("group", [False, True])
 @pytest.mark.parametrize(
     ("cuts", "later", "told_at"),
     [([128], [64], 1536), ([700, 37], [9, 31], 1510), ([1000], [300], 1549)],
 )
 def test_rows_become_normal_as_if_a_file_had_said_it(
-    cuts: list[int], later: list[int], told_at: int
+    cuts: list[int], later: list[int], told_at: int, group: bool
 ) -> None:
     rows, plain = habits(), moving_step()
     plain.push("m", rows.chunk())
@@ -120,6 +132,7 @@ def test_rows_become_normal_as_if_a_file_had_said_it(
     first = next(line for line in lines(outcome)[0] if line["state"] == "closed")
     assert first["time"] < told_at * SECOND
     said = first_said(since=first["start"], until=first["time"], start=SAID_LATER)
+    said = of_group(said) if group else said
     wanted = moving_step(said)
     wanted.push("m", rows.chunk())
     file = wanted.finish()
@@ -186,6 +199,14 @@ def test_no_more_is_kept_of_a_device_than_the_last_of_what_was_said(
     assert people.of("m", SAID_FROM) == []
 
 
+def test_what_was_told_stands_where_it_would_in_a_file() -> None:
+    """Of its group first: of two episodes that are as like the one that comes first counts."""
+    first, second = (of_group(first_said(since=since * SECOND)) for since in (1, 2))
+    file, live = people_of((first, second, first_said())), people_of((first, first_said()))
+    live.tell("m", told_with(b"", json.dumps(entry_of(second)).encode()))
+    assert live.of("m", SAID_FROM) == file.of("m", SAID_FROM) == [first, second, first_said()]
+
+
 def read(said: bytes, job: Feedback | None, key: bytes = b"m") -> Command | None:
     commands = Commands(SPEC, None, 3, job)
     headers = [(HEADER, b"feedback"), ("said", said)]
@@ -199,8 +220,10 @@ def test_a_message_is_read_and_one_that_says_something_else_is_refused() -> None
     assert command.said is not None
     assert dict(command.headers)[HEADER] == b"feedback"
     assert read(command.said, job) == command
+    hall = as_command(of_group(first_said()))
+    assert read(hall.said or b"", job, b"n") == hall
     for said, key, reason in (
-        (command.said, b"n", "must be one entry, of the message's device"),
+        (command.said, b"n", "must be one entry, of the message's device or of a group"),
         (command.said * 2, b"m", "entries in JSON"),
         (b"", b"m", "must be one entry"),
         (b"[1]", b"m", "command feedback: entry 1"),

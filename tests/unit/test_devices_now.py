@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.monitor.likeness import KnownFault, channel, likeness
+from pipelines.cli.groups_file import read_groups
 from pipelines.cli.main import main
-from pipelines.devices.groups import read_groups
 from pipelines.devices.of_run import lines_of_run
 from pipelines.devices.of_topic import take
 from tests.e2e.jobs import environment

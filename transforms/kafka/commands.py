@@ -75,10 +75,10 @@ class Commands:
         return key, as_chunk(command)
 
     def _said(self, key: str, said: bytes) -> bytes:
-        """Return what somebody said of a model's episodes.
+        """Return what somebody said of the episodes of a model, or of each of a group it is in.
 
         Raises:
-            BadMessageError: if it is no entry of that model, or the job hears none.
+            BadMessageError: if it is no entry of that model or a group, or the job hears none.
         """
         if self._feedback is None:
             raise BadMessageError(f"command {FEEDBACK}: the job was started without --feedback")
@@ -88,8 +88,9 @@ class Commands:
             found = self._feedback.read(said)
         except KerneltrackError as error:
             raise BadMessageError(f"command {FEEDBACK}: {error}") from error
-        if [each.device for each in found] != [key]:
-            raise BadMessageError(f"command {FEEDBACK}: must be one entry, of the message's device")
+        if len(found) != 1 or (found[0].group is None and found[0].device != key):
+            allowed = "must be one entry, of the message's device or of a group"
+            raise BadMessageError(f"command {FEEDBACK}: {allowed}")
         return said
 
     def _check(self, command: Command) -> None:
