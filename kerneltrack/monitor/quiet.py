@@ -7,7 +7,7 @@ it: they pass by, and the first row after them is compared with no row before it
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import cached_property
 from itertools import pairwise
@@ -25,6 +25,10 @@ from kerneltrack.monitor.spans import is_day, parse_moment
 FIELDS = ("device", "group", "from", "to", "why")
 MOST_TIMES = 100_000
 """Entries, at most."""
+EVERY_YEAR = "every year "
+"""How the `from` of a time begins that comes each year: a month and day follow, or a time of it."""
+YEARS = range(1970, 2101)
+"""Those that it comes in."""
 
 
 class QuietTime(NamedTuple):
@@ -70,6 +74,18 @@ class QuietTimes:
 
     def of(self, device: str) -> IntArray:
         """Return a device's quiet times, (k, 2) ns: start and end, in order, none overlapping."""
+        group = self.groups.get(device)
+        # Most devices have no entries of their own, and the same times as others.
+        names = device if (device, None) in self._by_name else None, group
+        if names not in self._known:
+            self._known[names] = self._joined(device)
+        return self._known[names]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str | None, str | None], IntArray]:
+        return {}
+
+    def _joined(self, device: str) -> IntArray:
         joined: list[list[int]] = []
         for start, end in sorted((each.start, each.end) for each in self.entries_of(device)):
             if joined and start <= joined[-1][1]:
@@ -114,7 +130,8 @@ def checked_times(entries: Sequence[tuple[str, Any]], zone: str = UTC) -> tuple[
 
     Args:
         entries: Each with its place ("line 3"): a mapping with a `device` ("*" for all) or a
-            `group`, `from`, `to` and `why`. A `to` that is a date is that whole day.
+            `group`, `from`, `to` and `why`. A `to` that is a date is that whole day. With
+            `EVERY_YEAR` both are without a year: `to` is the next one after `from`.
         zone: The zone of times that name no offset.
 
     Raises:
@@ -122,10 +139,10 @@ def checked_times(entries: Sequence[tuple[str, Any]], zone: str = UTC) -> tuple[
     """
     if not 0 < len(entries) <= MOST_TIMES:
         raise ConfigError("entries", len(entries), f"1 to {MOST_TIMES:,}")
-    return tuple(_checked(where, entry, zone) for where, entry in entries)
+    return tuple(each for where, entry in entries for each in _checked(where, entry, zone))
 
 
-def _checked(where: str, entry: Any, zone: str) -> QuietTime:
+def _checked(where: str, entry: Any, zone: str) -> list[QuietTime]:
     texts = texts_of(where, entry, FIELDS)
     if ("device" in texts) == ("group" in texts):
         allowed = f'a device, or "{ALL}", or a group: one of them'
@@ -133,11 +150,36 @@ def _checked(where: str, entry: Any, zone: str) -> QuietTime:
     for name in ("from", "to"):
         if name not in texts:
             raise ConfigError(f"{where}, {name}", None, "a date or a time in ISO 8601")
-    start = parse_moment(f"{where}, from", texts["from"], zone)
-    end = _end(f"{where}, to", texts["to"], zone)
+    if texts["from"].startswith(EVERY_YEAR):
+        spans = _each_year(where, texts["from"].removeprefix(EVERY_YEAR).strip(), texts["to"], zone)
+    else:
+        spans = [_span(where, texts["from"], texts["to"], zone)]
+    who = texts.get("device"), texts.get("group")
+    return [QuietTime(*who, start, end, texts.get("why", "")) for start, end in spans]
+
+
+def _span(where: str, begin: str, stop: str, zone: str) -> tuple[int, int]:
+    start = parse_moment(f"{where}, from", begin, zone)
+    end = _end(f"{where}, to", stop, zone)
     if end <= start:
-        raise ConfigError(f"{where}, to", texts["to"], f"after {texts['from']}")
-    return QuietTime(texts.get("device"), texts.get("group"), start, end, texts.get("why", ""))
+        raise ConfigError(f"{where}, to", stop, f"after {begin}")
+    return start, end
+
+
+def _each_year(where: str, begin: str, stop: str, zone: str) -> list[tuple[int, int]]:
+    """Return the spans from a day of the year to the next such day, of all years."""
+    start = _in_a_year(f"{where}, from", begin, parse_moment)
+    later = 1 if _in_a_year(f"{where}, to", stop, _end) < start else 0
+    return [_span(where, f"{year}-{begin}", f"{year + later}-{stop}", zone) for year in YEARS]
+
+
+def _in_a_year(field: str, text: str, read: Callable[[str, str, str], int]) -> int:
+    """Return when a day of the year, or a time of it, is in 2001, which has no leap day, ns."""
+    try:
+        return read(field, f"2001-{text}", UTC)
+    except (ConfigError, ValueError):
+        allowed = "a month and day that each year has, as 12-24, or a time of it, 12-24T18:00"
+        raise ConfigError(field, text, allowed) from None
 
 
 def _end(field: str, text: str, zone: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,45 @@ def test_only_rows_that_are_judged_can_be_quiet() -> None:
     group = QuietTimes((quiet_time(0, 1, None, "hall 2"),))
     with pytest.raises(ConfigError, match="--quiet, group = 'hall 2'"):
         check_devices("--quiet", group.times)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "first", "last"),
+    [
+        ("12-24", "01-02", "2025-12-23T23:00", "2026-01-02T23:00"),
+        ("12-24T18:00", "12-24", "2025-12-24T17:00", "2025-12-24T23:00"),
+        ("07-01", "07-31T06:00", "2025-06-30T22:00", "2025-07-31T04:00"),
+        ("12-24T00:00Z", "12-24T00:00-02:00", "2025-12-24T00:00", "2025-12-24T02:00"),
+    ],
+)
+def test_a_time_comes_every_year_by_the_clock_of_its_zone(
+    tmp_path: Path, start: str, end: str, first: str, last: str
+) -> None:
+    path = tmp_path / "quiet.csv"
+    path.write_text(f"device,from,to,why\n*,every year {start},{end},holidays\n")
+    times = read_quiet(str(path), "Europe/Berlin")
+    assert {each.why for each in times} == {"holidays"}
+    spans = [(each.start, each.end) for each in times]
+    assert len(spans) == 131
+    assert (parse_moment("from", f"{first}Z"), parse_moment("to", f"{last}Z")) in spans
+    inside = np.array([0, -1, 1]) + parse_moment("from", f"{first}Z".replace("2025", "2031"))
+    assert QuietTimes(times).is_quiet("a", inside).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "message"),
+    [
+        ("02-29", "03-02", "line 2, from = '02-29': must be a month and day that each year has"),
+        ("12-24", "2026-01-02", "line 2, to = '2026-01-02': must be a month and day"),
+        ("Christmas", "01-02", "line 2, from = 'Christmas'"),
+        ("12-24T08:00", "12-24T08:00", "line 2, to = '1970-12-24T08:00': must be after"),
+        ("03-29T02:30", "04-02", "never comes in Europe/Berlin"),
+    ],
+)
+def test_a_time_that_not_every_year_has_is_refused(
+    tmp_path: Path, start: str, end: str, message: str
+) -> None:
+    path = tmp_path / "quiet.csv"
+    path.write_text(f"device,from,to,why\n*,every year {start},{end},\n")
+    with pytest.raises(DataError, match=re.escape(message)):
+        read_quiet(str(path), "Europe/Berlin")

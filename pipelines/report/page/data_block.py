@@ -256,7 +256,9 @@ def _quiet(report: Report, name: str, curve: Curve) -> list[list[Any]]:
         return []
     entries = [] if times is None else QuietTimes.from_dict(times).entries_of(name)
     spans: list[list[Any]] = [
-        [(each.start - start) / 1e9, (each.end - start) / 1e9, each.why] for each in entries
+        [(each.start - start) / 1e9, (each.end - start) / 1e9, each.why]
+        for each in entries
+        if each.end > start
     ]
     return spans + _idle(_condition(report.run), curve)
 
