@@ -179,6 +179,7 @@ def classes(cluster: LocalCluster) -> float:
     return int(found[0]["value"]) / 2**20
 
 
+@pytest.mark.nightly
 def test_a_job_goes_on_after_its_taskmanager_was_killed(own: LocalCluster) -> None:
     without_job = classes(own)
     brokers = own.status()["brokers"]
