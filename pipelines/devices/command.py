@@ -16,16 +16,16 @@ from kerneltrack.paths import exists, join
 from pipelines.cli.command_line import INTERRUPTED_EXIT
 from pipelines.cli.groups_file import read_groups
 from pipelines.cluster.interruption import Interruption
-from pipelines.devices.alike import alike_lines
 from pipelines.devices.faults import read_faults, with_names
 from pipelines.devices.incidents import incidents_now
 from pipelines.devices.metrics import FleetMetrics
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
 from pipelines.devices.options import SERVED_EVERY, check
 from pipelines.devices.serve import MetricsServer
-from pipelines.devices.text import csv_of, in_order, shown_on, table_of
+from pipelines.devices.text import csv_of, in_order, open_episodes, shown_on, table_of
 from pipelines.job import say
 from pipelines.report.clock import UTC_CLOCK, clock_of
+from pipelines.report.data.alike import alike_lines
 from pipelines.report.data.files import read_run
 from pipelines.report.data.incidents import Incident, incidents_of_run, lines_of_incidents
 from pipelines.report.data.listed import listed_lines
@@ -163,7 +163,7 @@ class _Shown:
             listed = listed_lines(self._folder, read_run(self._folder))
         found = _open_incidents(self._folder, lines, self._groups)
         incidents = lines_of_incidents(found, len(lines), self._clock)
-        return [*listed, *incidents, *alike_lines(lines)]
+        return [*listed, *incidents, *alike_lines(open_episodes(lines))]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from kerneltrack.errors import printable
 from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED, channel_text
-from kerneltrack.monitor.likeness import like_text
+from kerneltrack.monitor.likeness import KnownFault, like_text
 from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
@@ -69,6 +69,13 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
             natural(line["model_id"]),
         ),
     )
+
+
+def open_episodes(lines: Sequence[Line]) -> Iterator[KnownFault]:
+    """Yield the episode, or the change, of each device that is off or has changed."""
+    for line in lines:
+        if line["state"] in _TELLING and line["channels"]:
+            yield KnownFault("", line["model_id"], line["kind"], line["channels"])
 
 
 def table_of(

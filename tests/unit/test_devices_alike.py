@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kerneltrack.monitor.likeness import channel
-from pipelines.devices.alike import alike_lines
+from pipelines.devices.text import open_episodes
+from pipelines.report.data.alike import alike_lines
+
+
+def alike(lines: list[Any]) -> list[str]:
+    return alike_lines(open_episodes(lines))
 
 
 def line(
@@ -28,19 +33,19 @@ def test_three_that_differ_alike_are_one_line_and_others_none() -> None:
         line("e", channel("oil", 1.0, 40.0)),
         exchanged("f", state="normal"),
     ]
-    assert alike_lines(lines) == ["3 devices differ alike (oil above, heat below): a, c, d"]
-    assert alike_lines(lines[:3]) == []
+    assert alike(lines) == ["3 devices differ alike (oil above, heat below): a, c, d"]
+    assert alike(lines[:3]) == []
 
 
 def test_more_are_counted_and_stuck_ones_are_alike_among_themselves() -> None:
     stuck = [line(f"s{n}", channel("oil", 1.0, None), kind="stuck") for n in range(4)]
     lines = [*stuck, *(exchanged(f"x{n}") for n in range(3))]
-    assert alike_lines(lines) == [
+    assert alike(lines) == [
         "4 devices differ alike (oil stuck): s0, s1, s2 and 1 more",
         "3 devices differ alike (oil above, heat below): x0, x1, x2",
     ]
 
 
 def test_silent_devices_and_those_without_channels_are_left_out() -> None:
-    assert alike_lines([line(name, kind="silent", state="off") for name in "abc"]) == []
-    assert alike_lines([{**line(name), "channels": None} for name in "abc"]) == []
+    assert alike([line(name, kind="silent", state="off") for name in "abc"]) == []
+    assert alike([{**line(name), "channels": None} for name in "abc"]) == []

@@ -11,12 +11,13 @@ from typing import Any
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.feedback import faults_of_run
-from kerneltrack.monitor.likeness import like_of, like_text, named_channels
+from kerneltrack.monitor.likeness import KnownFault, like_of, like_text, named_channels
 from kerneltrack.monitor.reference.episodes import signed, worst_first
 from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
 from kerneltrack.paths import join
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of, ns_of
+from pipelines.report.data.alike import alike_lines
 from pipelines.report.data.files import column_names, parquet_files, read_lines
 from pipelines.report.data.lasting import LastingChanges
 from pipelines.report.text import MOST_NAMED, and_more, counted, few, natural
@@ -135,6 +136,7 @@ class Episodes:
         recovered: Models that came back to what was normal before a change that lasted, in the
             order of their names: that is no episode here.
         muted: Episodes that do not count, by the rule that mutes them: no episodes here.
+        alike: Lines on models that are off, or have changed, in the same way.
     """
 
     models: int
@@ -149,6 +151,7 @@ class Episodes:
     recovered: tuple[str, ...] = ()
     changed: int = 0
     muted: Mapping[str, int] = field(default_factory=dict)
+    alike: Sequence[str] = ()
 
 
 def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
@@ -194,12 +197,15 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     changed = lasting.now().keys()
     faults = faults_of_run(run)
     found = []
+    episodes: dict[str, KnownFault] = {}
     for model, line in worst.items():
         off = _off(line, channels, len(seen[model]), newest[model][-1], model in changed)
         parts = named_channels(line["shares"], line["deviations"], channels)
         like = like_text(like_of(line["kind"], parts, faults))
         found.append(dataclasses.replace(off, like=like))
+        episodes[model] = KnownFault("", model, line["kind"], parts)
     found.sort(key=lambda off: (*worst_first(off.kind, off.severity), natural(off.model)))
+    alike = alike_lines(episodes[off.model] for off in found if off.still or off.changed)
     still = sum(off.still for off in found)
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
@@ -207,7 +213,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     recovered = tuple(sorted({model for model, _ in back}, key=natural))
     rules = dict(Counter(muted.values()).most_common())
     about = (together, at, pace, rows, lately, recovered, len(changed - {*_open(found)}), rules)
-    return Episodes(len(found), still, total, found[:MOST_LISTED], *about)
+    return Episodes(len(found), still, total, found[:MOST_LISTED], *about, alike)
 
 
 def _open(found: Iterable[Off]) -> Iterator[str]:
@@ -370,7 +376,7 @@ def episode_lines(
         lines.append(
             f"  {printable(off.model)}: since {since}{until}, {off.what}, {off.where}{more}"
         )
-    return [*lines, *and_more(found.models, place), *_others(found, place)]
+    return [*lines, *and_more(found.models, place), *found.alike, *_others(found, place)]
 
 
 def _others(found: Episodes, place: str) -> list[str]:

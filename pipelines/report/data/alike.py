@@ -1,0 +1,56 @@
+"""Devices that are off in the same way: an exchanged part, a setting, or a common cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from kerneltrack.errors import printable
+from kerneltrack.monitor.likeness import STUCK, KnownFault, likeness
+from kerneltrack.monitor.reference.spec import LEAST_SHARE
+from pipelines.report.text import few
+
+LEAST_LIKENESS = 0.8
+LEAST_DEVICES = 3
+MOST_LOOKED_AT = 1_000
+"""Devices, the worst first, that are held against each other."""
+_MOST_NAMED = 3
+
+
+def alike_lines(episodes: Iterable[KnownFault]) -> list[str]:
+    """Return a line for each three or more devices that are off, or have changed, in the same way.
+
+    Whether they have says the likeness of their episodes, that of known faults, to the first one's.
+
+    Args:
+        episodes: That of each device, the worst first; their names play no part.
+    """
+    groups: list[list[KnownFault]] = []
+    for one in islice(episodes, MOST_LOOKED_AT):
+        for group in groups:
+            if likeness(one.kind, one.channels, group[0]) >= LEAST_LIKENESS:
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    return [_text(group) for group in groups if len(group) >= LEAST_DEVICES]
+
+
+def _text(group: list[KnownFault]) -> str:
+    kind, channels = group[0].kind, group[0].channels
+    ways = [
+        f"{printable(each['channel'])} {_side(kind, each['deviation'])}"
+        for each in channels
+        if each["share"] >= LEAST_SHARE
+    ]
+    names = [printable(one.device) for one in group[:_MOST_NAMED]]
+    named = few(names, _MOST_NAMED, len(group))
+    return f"{len(group):,} devices differ alike ({few(ways, _MOST_NAMED)}): {named}"
+
+
+def _side(kind: str, deviation: float | None) -> str:
+    if kind == STUCK:
+        return STUCK
+    if deviation is None:
+        return "odd"
+    return "above" if deviation > 0 else "below"
