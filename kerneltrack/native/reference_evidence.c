@@ -15,6 +15,9 @@ at most; evidence, in thresholds, that is low. */
 #define LOW 0.02
 /* Evidence, in thresholds, by which an episode goes on that is over by another stream's. */
 #define GOES_ON 0.5
+/* Rows after the last odd one of an episode in which slow means show no more than what was: three times as many as
+they are means of. */
+#define SHOWN_FOR 150
 #define ENOUGH 60.0
 #define FADING 15.0
 #define SURPRISING 4.6
@@ -26,6 +29,10 @@ alone is seen, too. */
 week is otherwise missed by the threshold; those of the hours later, because an hour is new for days. */
 #define REHEARSED_PART 8
 #define REHEARSED_PART_OF_HOURS 2
+/* The evidence of the hours is weighed once such a part of the scores that are kept had a known hour, and opens
+episodes from such a part on: they may come to be known when a short memory was seen long before. */
+#define KNOWN_PART 4.0
+#define KNOWN_PART_TO_OPEN 2.0
 
 int is_spared(const reference_settings *settings, reference_state *state, int64_t row,
               int64_t time) {
@@ -95,11 +102,21 @@ static void weigh_stream(const reference_settings *settings, reference_state *st
   if (!(held[MOVING_SUM] > 0.0)) book_height(state, stream);
 }
 
+/* Whether such a part of the scores that are kept had a known hour. */
+static int knows_hours(const reference_state *state, const moving_work *work, double parts) {
+  return work->of.total[hours_of(state)] * parts >= work->of.total[0];
+}
+
+/* The streams that can open an episode, the hours last. */
+static int64_t opening_streams(const reference_state *state, const moving_work *work) {
+  return streams_of(state) - !knows_hours(state, work, KNOWN_PART_TO_OPEN);
+}
+
 /* The stream whose evidence is furthest above its threshold, -1 if none is above. */
-static int64_t stream_above(const reference_state *state) {
-  int64_t found = -1;
+static int64_t stream_above(const reference_state *state, const moving_work *work) {
+  int64_t found = -1, many = opening_streams(state, work);
   double largest = 1.0;
-  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+  for (int64_t stream = 0; stream < many; stream++) {
     const double *held = row_of(&state->evidences, stream);
     if (held[MOVING_SUM] / held[MOVING_LIMIT] > largest) {
       largest = held[MOVING_SUM] / held[MOVING_LIMIT];
@@ -196,14 +213,18 @@ static int count_odd(reference_state *state, const moving_work *work, int64_t la
   return !(evidence[MOVING_SUM] > 0.0) || evidence[MOVING_TOP] - evidence[MOVING_SUM] > ENOUGH * unit;
 }
 
-void close_episode(reference_state *state, int64_t mode, int64_t time) {
+void close_episode(reference_state *state, int64_t mode, int64_t row, int64_t time) {
   int64_t *kept = kept_of(state, state->counts.at[EPISODES] % state->episode_sums.rows);
   if (is_open(state, kept)) kept[KEPT_UNTIL] = time;
   if (state->reals.at[LEVEL] > LASTING) state->compared.at[TO_KEEP] = mode + 1;
   book_height(state, status_of(state)[WHICH]);
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     double *held = row_of(&state->evidences, stream);
-    held[MOVING_SUM] = held[MOVING_TOP] = 0.0;
+    held[MOVING_SUM] = held[MOVING_TOP] = held[MOVING_PEAK] = held[MOVING_TOTAL] = 0.0;
+    int64_t *low = low_of(state, stream);
+    low[LOW_ROW] = row;
+    low[LOW_TIME] = time;
+    low[ODD_ROWS] = 0;
   }
   state->counts.at[OPENED] = -1;
 }
@@ -228,18 +249,29 @@ static int goes_on(reference_state *state) {
   return 0;
 }
 
+/* Whether a stream is that of a slow mean, which still shows an episode that is over. */
+static int shows_what_was(const reference_state *state, int64_t stream, int64_t row) {
+  const int64_t *counts = state->counts.at;
+  int slow = stream >= slow_of(state, 0) && stream < hours_of(state);
+  return slow && counts[OPENED] < 0 && counts[EPISODES] > 0 && row - counts[LAST_SURPRISE] < SHOWN_FOR;
+}
+
 int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
               int64_t row, int64_t place, int64_t time) {
   int64_t width = state->rows.columns, many = streams_of(state), *status = status_of(state);
   for (int64_t channel = 0; channel < width; channel++)
     work->surprises[fast_of(channel)] = larger(work->surprises[fast_of(channel)], held_for(state, channel));
-  int64_t weighed = has_seen(state, row, REHEARSED_PART_OF_HOURS) ? many : many - 1;
-  for (int64_t stream = 1; stream < weighed; stream++)
+  int by_hours = state->counts.at[OPENED] >= 0 && status[WHICH] == hours_of(state);
+  int hours = has_seen(state, row, REHEARSED_PART_OF_HOURS) && knows_hours(state, work, KNOWN_PART);
+  int64_t weighed = hours || by_hours ? many : many - 1;
+  for (int64_t stream = 1; stream < weighed; stream++) {
+    if (shows_what_was(state, stream, row)) continue;
     weigh_stream(settings, state, stream, work->surprises[stream], work->units[stream], row, time);
+  }
   int opened = 0;
   if (state->counts.at[OPENED] < 0) {
     state->watched.at[0] += 1.0;
-    int64_t stream = status[ARMED] ? stream_above(state) : -1;
+    int64_t stream = status[ARMED] ? stream_above(state, work) : -1;
     if (stream < 0) return 0;
     open_by(state, stream, row, time);
     opened = 1;
@@ -250,9 +282,9 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
   return opened ? 1 : -1;
 }
 
-double most_evidence(const reference_state *state) {
+double most_evidence(const reference_state *state, const moving_work *work) {
   double most = 0.0;
-  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+  for (int64_t stream = 0; stream < opening_streams(state, work); stream++) {
     const double *held = row_of(&state->evidences, stream);
     most = larger(most, held[MOVING_SUM] / held[MOVING_LIMIT]);
   }

@@ -98,7 +98,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
       told = score_and_weigh(settings, state, one, mode, row, place, times[n], locals[n], spared, out,
                              done + n);
     if (status_of(state)[ARMED] && has_p(state, mode))
-      out->evidence.at[done + n] = most_evidence(state);
+      out->evidence.at[done + n] = most_evidence(state, &one->work);
     if (told > 0) keep_episode(state, mode);
     if (counts[OPENED] >= 0) leave_out(state, base, first, place);
     if (told > 0) blame_first_rows(settings, own, &one->work, mode, row, place);
@@ -106,7 +106,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     if (counts[OPENED] >= 0 && one->scored) compare_row(settings, own, &one->work, mode, place);
     if (told < 0) settle_change(state);
     if (told != 0) note_episode(state, row, times[n], told < 0, before + found++, episodes);
-    if (told < 0) close_episode(state, mode, times[n]);
+    if (told < 0) close_episode(state, mode, row, times[n]);
   }
   give_back(&scratch);
   return found;

@@ -12,6 +12,7 @@ independent rows' slow mean, which is such a part of theirs. */
 /* Of the hours: rows that one is known by, days seen before. */
 #define KNOWN_HOUR 12.0
 #define HOUR_DAYS 3
+#define NOT_KNOWN -1.0
 #define HOUR_NS 3600000000000
 
 moving_work lay_work(arena *from, const reference_state *state) {
@@ -157,14 +158,15 @@ void hour_sums(const reference_state *state, int64_t hour, int64_t channel, doub
     sums[i - 3 * channel] = fma(0.5, before[i] + after[i], now[i]);
 }
 
-/* The largest distance of a channel from what it was at this hour and those beside it, in deviations. */
+/* The largest distance of a channel from what it was at this hour and those beside it, in deviations; below 0 where
+the hour is not known. */
 static double hour_score(const reference_state *state, const double *row, int64_t hour, double seen) {
-  if (hour < 0 || seen < (double)HOUR_DAYS * HOURS * (double)HOUR_NS) return 0.0;
+  if (hour < 0 || seen < (double)HOUR_DAYS * HOURS * (double)HOUR_NS) return NOT_KNOWN;
   double largest = 0.0;
   for (int64_t d = 0; d < state->rows.columns; d++) {
     double sums[3];
     hour_sums(state, hour, d, sums);
-    if (!(sums[0] >= KNOWN_HOUR)) return 0.0;
+    if (!(sums[0] >= KNOWN_HOUR)) return NOT_KNOWN;
     if (state->causes.at[d]) continue;
     double mean = sums[1] / sums[0], spread = larger(sums[2] / sums[0] - mean * mean, 0.0);
     largest = larger(largest, fabs(row[d] - mean) / sqrt(spread + HOUR_FLOOR * HOUR_FLOOR));

@@ -222,14 +222,14 @@ void blame_first_rows(const reference_settings *settings, reference_state *state
 
 /* An episode is over: its height counts, and all evidence begins anew. Where its rows are as odd as they were,
 they are soon what is normal: what was so before is kept. */
-void close_episode(reference_state *state, int64_t mode, int64_t time);
+void close_episode(reference_state *state, int64_t mode, int64_t row, int64_t time);
 
 /* The evidence of a scored row. Whether an episode was opened (1), closed (-1). */
 int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
               int64_t row, int64_t place, int64_t time);
 
-/* S/h of the stream that is furthest. */
-double most_evidence(const reference_state *state);
+/* S/h of the stream that is furthest of those that can open an episode. */
+double most_evidence(const reference_state *state, const moving_work *work);
 
 /* Whether the evidence of a row is weighed. Of a mode it is from half a memory since its first row on; of one
 that comes later, once a memory has passed. */

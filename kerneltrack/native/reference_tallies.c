@@ -7,8 +7,10 @@ new score, and the thresholds. */
 
 /* The exponent that the bins of heights begin with. */
 #define HEIGHT_LOWEST -3
-/* How much wider the tail is taken than it was; its shape. */
+/* How much wider the tail is taken than it was, and by how much heavier, since the farthest scores are seldom among
+those that a memory holds; its shape. */
 #define TAIL_WIDER 1.3
+#define TAIL_HEAVIER 0.1
 #define LEAST_SHAPE 0.05
 #define MOST_SHAPE 0.5
 #define MOST_SURPRISE 30.0
@@ -54,12 +56,13 @@ void find_chances(const reference_state *state, chances *of) {
     of->total[stream] = total;
     of->begin[stream] = begin;
     of->part[stream] = larger(share[start], 1.0 / larger(total, 1.0));
-    of->shape[stream] = smaller(larger(shape, LEAST_SHAPE), MOST_SHAPE);
+    of->shape[stream] = smaller(larger(shape + TAIL_HEAVIER, LEAST_SHAPE), MOST_SHAPE);
     of->width[stream] = larger(TAIL_WIDER * first * (1.0 - of->shape[stream]), 1e-9);
   }
 }
 
 double surprise_by(const chances *of, int64_t stream, double score) {
+  if (score < 0.0) return 0.0;
   double over = score - of->begin[stream];
   if (over > 0.0) {
     double shape = of->shape[stream];
@@ -80,6 +83,7 @@ void add_scores(reference_state *state, int64_t mode, int64_t lags) {
     if (!state->good.at[place] || mode_at(state, place) != mode) continue;
     for (int64_t stream = 0; stream < many; stream++) {
       double score = row_of(&state->measured, stream)[place];
+      if (score < 0.0) continue;
       row_of(&state->tally, stream)[bin_of(score, SCORE_LOWEST, state->tally.columns)] += 1.0;
     }
     double hour = row_of(&state->measured, many)[place];
@@ -136,8 +140,9 @@ static double limit_of(const double *heights, int64_t bins, double watched, doub
 void find_limits(const reference_settings *settings, reference_state *state) {
   int64_t causes = 0;
   for (int64_t d = 0; d < state->causes.size; d++) causes += state->causes.at[d];
-  /* Of the channels and of all of them, with the slow means if there are any; and the hours. */
-  int64_t weighed = (state->causes.size - causes + 1) * (means_of(state) > 0 ? 2 : 1) + 1;
+  /* Of the channels and of all of them, with the slow means if there are any; and the hours if they are known. */
+  int64_t weighed = (state->causes.size - causes + 1) * (means_of(state) > 0 ? 2 : 1);
+  weighed += settings->season != 0;
   double rate = rate_of(settings, state) / (double)weighed;
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     double limit = limit_of(row_of(&state->heights, stream), state->heights.columns,

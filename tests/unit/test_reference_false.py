@@ -233,7 +233,8 @@ def test_sums_and_what_is_learned_are_those_of_the_equations() -> None:
     group = np.r_[2 : lags + 2, 1, 0]
     places = (group[:, None] * width + np.arange(width)).ravel()
     omega = (before.whitener.T @ before.whitener)[np.ix_(places, places)]
-    share = before.tally[:, ::-1].cumsum(axis=1)[:, ::-1] / before.tally.sum(axis=1)[:, None]
+    above = before.tally[:, ::-1].cumsum(axis=1)[:, ::-1]
+    share = above / np.maximum(above[:, :1], 1e-9)
     bins = (share > 0.1).argmin(axis=1)
     edges = [2.0 ** (b // 8 - 8) * (1 + b % 8 / 8) if b else 0.0 for b in bins.tolist()]
     fast, slow = np.array(edges[1 : 1 + width]), np.array(edges[2 + width : 2 + 2 * width])

@@ -458,8 +458,8 @@ def test_what_comes_every_other_week_lifts_the_threshold_from_the_first_week_on(
 def test_excursions_of_the_hours_are_rehearsed_later_than_the_others() -> None:
     spec = dataclasses.replace(HOURLY, memory="14 days")
     rows = np.random.default_rng(0).normal(size=(1792, 4))
-    for at in (700, 1400):
-        rows[at : at + 10, 1] += 8
+    for at, further in ((700, 8), (1400, 16)):
+        rows[at : at + 10, 1] += further
     for many, of_hours in ((900, False), (1792, True)):
         heights = run(spec, rows[:many])[0].tables.heights
         assert not heights[0].any()
@@ -630,3 +630,30 @@ def test_a_reference_that_begins_anew_with_other_rows_has_no_evidence() -> None:
 def test_settings_that_do_not_go_together_are_refused(fields: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         ReferenceSpec(**fields)
+
+
+def test_hours_that_come_to_be_known_after_a_short_memory_open_nothing() -> None:
+    """A memory of less than the three days after which hours are known."""
+    day = np.sin(2 * np.pi * np.arange(6000) / 1440)[:, np.newaxis] * [1, 1, -1, 0.5]
+    rows = day + 0.3 * np.random.default_rng(1).normal(size=(6000, 4))
+    spec = dataclasses.replace(SPEC, memory="2000 rows", season="day")
+    state, scores, reported = run(spec, rows, clock(6000, MINUTE))
+    assert not reported
+    assert np.isfinite(scores.evidence[2200:]).all()
+    of_hours = state.tables.tally[-1].sum()
+    assert 500 < of_hours < state.tables.tally[0].sum()
+
+
+@pytest.mark.parametrize("rows_on", [1, 8])
+def test_slow_means_tell_no_episode_again_that_is_over(rows_on: int) -> None:
+    """Each switch is on for a row now and then, but one, which is once the threshold holds."""
+    rng = np.random.default_rng(0)
+    rows = np.zeros((5000, 25))
+    rows[:, 0] = rng.normal(size=5000)
+    for switch in range(1, 25):
+        rows[rng.integers(0, 3000, 6), switch] = switch != 5
+    rows[4500 : 4500 + rows_on, 5] = 1
+    opened, closed = run(dataclasses.replace(SPEC, memory="2000 rows"), rows)[2]
+    assert (opened.start, closed.start) == (4499, 4499)
+    assert closed.closed
+    assert closed.row < 4520

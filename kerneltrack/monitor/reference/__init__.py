@@ -116,7 +116,9 @@ each made before the row waits:
 - of all channels likewise what the rows say beside f and s, and what s says: s and f come first in
   W, so that these are the last DL entries of y and the first D;
 - the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (`zone`) with half of those
-  beside it, once it has 12 rows and three days are known (`season`): work at night.
+  beside it, once it has 12 rows and three days are known (`season`): work at night. Rows before are
+  not counted; the hours have evidence once a quarter of the rows that are kept were counted, and
+  open episodes once half of them were, since a memory may be shorter than three days.
 
 Channels that explain others and are never off themselves, as the weather, are `causes` and have no
 scores: d is that of the other channels given the causes, now, before and over time, whose entries
@@ -133,11 +135,12 @@ heights and h, and the hours, are the device's: a mode at an hour at which there
 The channel itself is 0 in every row, which makes it a cause that says nothing.
 
 The scores are counted in bins of an eighth of an octave. p goes by the counts, beyond the highest
-tenth by a generalised Pareto tail of their first two moments (Hosking and Wallis 1987), a shape
-from .05 to .5, 1.3 times as wide. Each stream but the first has a Page's sum, S ← max(0, S +
-c(-ln p - 2k)), of the hours - 4k, and a threshold at which excursions come as rarely as the stated
-rate over their number: of the highest ones of blocks of 128 rows, counted in bins likewise, the
-highest quarter, 10 to 24, gives h as above.
+tenth by a generalised Pareto tail of their first two moments (Hosking and Wallis 1987), 1.3 times
+as wide, with a shape .1 above theirs, from .05 to .5: of a heavy tail a memory seldom shows the
+farthest scores. Each stream but the first has a Page's sum, S ← max(0, S + c(-ln p - 2k)), of the
+hours - 4k, and a threshold at which excursions come as rarely as the stated rate over their number,
+of that of the hours only where these are known: of the highest ones of blocks of 128 rows, counted
+in bins likewise, the highest quarter, 10 to 24, gives h as above.
 
 What s says it says in many rows, so of it c = 1/(25 + .7r), r being the variance of s over that of
 the newest row, beside what the other channels make of them, in units of what it is on independent
@@ -152,17 +155,17 @@ of one on; episodes open once a memory was seen; `p` is there from `rows` on. In
 lets pass follows the level that its surprises come to, v ← v + .002(-ln p - v), up to 20 times: so
 it ends after a lasting change, what comes later is seen, and what is normal now is learned. v falls
 back likewise, before there is another. An episode that is over by the evidence it was opened by
-goes on while that of another stream still grows, beyond half of its h: a slow mean shows for
-some hundred rows what was. Where most of the last rows are still odd as it ends, the
-episode is `steady`, the device has changed, and m and W of before it are kept. Rows of a later
-episode that are usual under these, or nearer to that m than half of what lies between it and the m
-of now, have `recovered`, where the m of now would not have been usual itself: before anything of
-the change was learned no row can tell. Both are judged without f and s, which show for some hundred
-rows what was. The blame of a row goes to the channel by which d² would fall most. After a gap, a
-distance of more than four usual ones, as many rows as twice the gap had, 150 at most and a quarter
-of those since the gap before, are spared: neither evidence nor learned. Stuck channels count in
-their own stream; their runs are learned for a memory. A memory in time is one in rows by the pace
-of the rows so far; without times it is 4,032 rows.
+goes on while that of another stream still grows, beyond half of its h: a slow mean shows for some
+hundred rows what was; for 150 rows after the last odd one it has no evidence. Where most of the
+last rows are still odd as it ends, the episode is `steady`, the device has changed, and m and W of
+before it are kept. Rows of a later episode that are usual under these, or nearer to that m than
+half of what lies between it and the m of now, have `recovered`, where the m of now would not have
+been usual itself: before anything of the change was learned no row can tell. Both are judged
+without f and s, which show for some hundred rows what was. The blame of a row goes to the channel
+by which d² would fall most. After a gap, a distance of more than four usual ones, as many rows as
+twice the gap had, 150 at most and a quarter of those since the gap before, are spared: neither
+evidence nor learned. Stuck channels count in their own stream; their runs are learned for a memory.
+A memory in time is one in rows by the pace of the rows so far; without times it is 4,032 rows.
 
 **False episodes** of a reference that moves become normal once people say so. Of a row that an
 episode leaves out, the channel by which d² would fall most is taken out, by δ = Ω_AA⁻¹v_A, as long
