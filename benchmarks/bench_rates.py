@@ -1,6 +1,7 @@
 """Episodes on rows without faults, against the rate that is stated: kinds of noise, by reference.
 
     python -m benchmarks.bench_rates [--devices 10] [--rows 50000] [--reference auto first]
+    python -m benchmarks.bench_rates --devices 1043 --rows 100000 --rates 1e-6    # 10^8 rows a kind
 
 Each device's rows are one kind of noise in five channels, without any fault, so each episode is a
 false one. Only rows after the first one that could open an episode count; `from` is the median
@@ -121,16 +122,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--reference", nargs="+", default=["auto"], choices=["auto", "first"])
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
+    parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="a row")
     args = parser.parse_args()
-    heads = ["reference", "rows", "from", *(f"{rate:g} a row" for rate in RATES)]
-    table = Table("reference", "rates", heads)
+    heads = ["reference", "rows", "from", *(f"{rate:g} a row" for rate in args.rates)]
+    table = Table("reference", "rates" if args.rates == list(RATES) else "rates_long", heads)
     for learning in args.reference:
         for kind in args.kinds:
             counts = [
                 count_episodes(spec_of(learning, rate), KINDS[kind], args.devices, args.rows)
-                for rate in RATES
+                for rate in args.rates
             ]
-            cells = [described(count, rate) for count, rate in zip(counts, RATES, strict=True)]
+            cells = [described(count, rate) for count, rate in zip(counts, args.rates, strict=True)]
             begin = f"{counts[-1].begin:.0f}"
             table.add(learning, kind, begin, *cells)
 

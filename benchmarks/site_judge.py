@@ -208,7 +208,9 @@ class _Judged:
                 yield episode
 
     def _hit(self, fault: Fault, episode: Episode) -> None:
-        self.verdict.named.append(self.site.channels[episode.channel] in fault.channels)
+        # Behind the site's channels comes the outside temperature, which shows no fault.
+        blamed = self.site.channels[episode.channel : episode.channel + 1]
+        self.verdict.named.append(any(channel in fault.channels for channel in blamed))
         if fault.sudden:
             self.verdict.started.append(abs(episode.start - fault.visible_since) <= DAY)
 
