@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -58,7 +58,7 @@ from transforms.keyed.silence import SilentAfter
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.plan import LearnLabels
 from transforms.outputs import Asked, schemas
-from transforms.periods import SummarisePeriods, check_periods
+from transforms.periods import SummarisePeriods
 from transforms.read.columns import Columns
 from transforms.read.label_values import check_label_type
 from transforms.track.late_data import late_as_failures
@@ -277,8 +277,6 @@ def job_from_flags(
     if job.reference is not None and job.reference.needs_times and not has_time:
         allowed = "the column of event times: the reference's stretch or rate is in time"
         raise ConfigError("--time", None, allowed)
-    if job.periods is not None:
-        _check_periods(job)
     if job.silent_after is not None:
         allowed_time("--silent-after", job.silent_after)
         if not has_time:
@@ -334,12 +332,22 @@ def _check_quiet(job: Job, quiet: QuietTimes) -> None:
         raise ConfigError("--reference-until", job.reference.until, allowed)
 
 
-def _check_periods(job: Job) -> None:
-    """Refuse periods of rows without times, or that are not all put in order."""
+def refuse_periods(job: Job, check: Callable[[Order, int], None]) -> None:
+    """Refuse periods, if they are asked for, of rows without times, or that `check` refuses.
+
+    Args:
+        job: The job.
+        check: As of `check_periods`.
+
+    Raises:
+        ConfigError: naming the flag.
+    """
+    if job.periods is None:
+        return
     if job.columns.time is None:
         raise ConfigError("--time", None, "the column of event times: --periods needs them")
     with flags_named({name: ORDER.flag(name) for name in ("max_disorder", "max_jump")}):
-        check_periods(job.order, job.columns.width)
+        check(job.order, job.columns.width)
 
 
 def _check_before(job: Job, before: SnapshotFolder) -> None:
@@ -482,6 +490,7 @@ def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None
             measure=job.measure,
             drift=job.drift,
             reference=job.reference,
+            periods=None if bounded else job.periods,
             given=job.given,
             quiet=job.quiet,
             rules=job.rules,
@@ -520,8 +529,10 @@ def apply_job(
         found.chunks[name] = (tracked[name], schema)
     if job.learner is not None:
         found.lost_labels.append(tracked[outputs.LOST_LABELS])
-    if job.periods is not None:
-        summarise = SummarisePeriods(job.periods, job.order, job.columns.width)
-        for name, schema in schemas(asked, outputs.PERIOD).items():
+    for name, schema in schemas(asked, outputs.PERIOD).items():
+        if bounded and job.periods is not None:
+            summarise = SummarisePeriods(job.periods, job.order, job.columns.width)
             found.chunks[name] = (rows | "Periods" >> summarise, schema)
+        else:
+            found.chunks[name] = (tracked[name], schema)
     return found

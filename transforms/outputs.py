@@ -40,7 +40,7 @@ DEAD_LETTERS = "dead-letters"
 
 TRACKER, LEARNER, SCORER, PERIOD, END = "tracker", "learner", "scorer", "period", "end"
 """What makes outputs: the trackers and learners of `TrackSubspace`, the steps of `ScoreRows` and
-`SummarisePeriods`, and the file job at its end."""
+`SummarisePeriods` (in live jobs the trackers' step), and the file job at its end."""
 
 
 class Asked(NamedTuple):
@@ -129,7 +129,7 @@ class Output:
     @property
     def has_named_topic(self) -> bool:
         """Whether its topic has a name of its own unless a flag says another."""
-        return self.topic is not None and self.name not in (FEATURES, self.setting)
+        return self.topic is not None and self.name not in (FEATURES, DEVICES)
 
 
 def _schemas() -> Any:
@@ -265,8 +265,9 @@ OUTPUTS = (
         name=PERIODS,
         about="each day of a device, compared with its own past",
         steps=(PERIOD,),
-        columns=lambda asked: _schemas().periods_schema(asked.width),
+        columns=lambda asked: _schemas().periods_schema(asked.width, asked.bounded),
         setting="periods",
+        topic=PERIODS,
     ),
     Output(
         name=DIFFERENCES,

@@ -16,22 +16,17 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.forward_fill import LastValues, hold_last
-from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers, numbers_of
+from kerneltrack.fleet.forward_fill import LastValues
+from kerneltrack.monitor.periods.device import numbers_of
 from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
 from kerneltrack.monitor.periods.sums import DeviceSums
 from kerneltrack.settings import check_int
-from kerneltrack.time_units import nanoseconds
 from transforms.chunks import Chunk
 from transforms.metrics import counting
 from transforms.track.clock import without_duplicates
 from transforms.track.merge import spread_times
 from transforms.track.order import KEEP, Order
-from transforms.write.schemas import TIME
-
-MOST_CHANNELS = 64
-"""A period's sums are 72 D² bytes, 300 kB of so many; the work of a day grows with D³."""
-SECOND = 1_000_000_000
+from transforms.track.periods import MOST_CHANNELS, filled, lines_of
 
 
 class PeriodRows:
@@ -68,7 +63,7 @@ class PeriodRows:
         if self._waiting is not None:
             self._count(self._waiting)
             self._waiting = None
-        return _lines(numbers_of(self._spec, self._sums))
+        return lines_of(numbers_of(self._spec, self._sums))
 
     def _count(self, rows: Chunk) -> None:
         if not len(rows):
@@ -79,26 +74,8 @@ class PeriodRows:
                 rows = spread_times(rows, self._sums.width)
             else:
                 rows, _ = without_duplicates(self._order, rows, np.zeros(len(rows), np.int64))
-        x, times = rows.column("x").astype(np.float64), rows.column("time")
-        if self._order.hold_for is not None:
-            x, self._last_values = hold_last(
-                x, times, self._last_values, nanoseconds(self._order.hold_for)
-            )
-        self._sums.add(times, x)
-
-
-def _lines(numbers: DeviceNumbers) -> pa.RecordBatch:
-    start = numbers.period * DAY * SECOND
-    width = numbers.values.shape[2]
-    columns: dict[str, Any] = {
-        "start": pa.array(start).cast(TIME),
-        "end": pa.array(start + DAY * SECOND).cast(TIME),
-        "rows": pa.array(numbers.rows),
-    }
-    for place, name in enumerate(NUMBERS):
-        values = pa.array(np.ascontiguousarray(numbers.values[:, place]).ravel())
-        columns[name] = pa.FixedSizeListArray.from_arrays(values, width)
-    return pa.RecordBatch.from_pydict(columns)
+        x, self._last_values = filled(self._order, rows, self._last_values)
+        self._sums.add(rows.column("time"), x)
 
 
 class SummarisePeriods(beam.PTransform[Any, Any]):

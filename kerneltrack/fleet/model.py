@@ -15,6 +15,7 @@ from kerneltrack.fleet.windows import MeasuredWindows, OpenWindows
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.moving import MovingWindow, WindowState
+from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
 from kerneltrack.monitor.reference.run import NOTHING_SAID
@@ -40,6 +41,7 @@ class Work:
         measure: Mismatch of windows, if asked for.
         drift: Alerts when the loss changes regime, if asked for.
         reference: What rows are compared with to find episodes, if asked for.
+        periods: What a device's periods are compared with as they end, if asked for.
         given: Where models take their references from; None: they make their own.
         quiet: Times at which models' rows pass their references by.
         rules: Which episodes count; None: all do.
@@ -60,6 +62,7 @@ class Work:
     measure: MeasuredWindows | None = None
     drift: DriftSpec | None = None
     reference: ReferenceSpec | None = None
+    periods: PeriodsSpec | None = None
     given: GivenReferences | None = None
     quiet: QuietTimes | None = None
     rules: Rules | None = None

@@ -226,8 +226,8 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     DRIFT.add_flags(group)
 
 
-def add_period_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verdict by period, which only jobs on files have."""
+def add_period_flags(parser: argparse.ArgumentParser, about: str) -> Any:
+    """Add the flags of periods to a parser, and return their group; `about`: what they do."""
     group = parser.add_argument_group(
         "periods",
         "Which devices differ, by day, from their own past and from the fleet?",
@@ -236,8 +236,17 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         "--periods",
         choices=(*LENGTHS, NONE),
         default=None,
-        help="Compare each day of a device with its own past, and with the same day of the "
-        "fleet. [default none]",
+        help=f"{about} [default none]",
+    )
+    PERIODS.add_flags(group)
+    return group
+
+
+def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the fleet to a parser: of periods and what only jobs on files have."""
+    group = add_period_flags(
+        parser,
+        "Compare each day of a device with its own past, and with the same day of the fleet.",
     )
     group.add_argument(
         "--group",
@@ -246,7 +255,6 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         help="Compare devices only within the same site or kind, given by this column, and look "
         "for incidents in each, too. [default: all devices are one fleet]",
     )
-    PERIODS.add_flags(group)
     group = parser.add_argument_group("fleet", "Which of the devices that are off are surely so?")
     group.add_argument(
         "--fleet-false-share",
@@ -406,9 +414,10 @@ def periods_from_flags(args: argparse.Namespace) -> PeriodsSpec | None:
     length = args.periods or values.pop(PERIODS.name, None) or values.get("length")
     if length in (None, NONE):
         stray = PERIODS.first_given(args)
-        if args.group is not None and args.quiet is None and not _has_reference(args):
+        group = getattr(args, "group", None)
+        if group is not None and args.quiet is None and not _has_reference(args):
             allowed = "left out without --periods, --quiet or --reference"
-            raise ConfigError("--group", args.group, allowed)
+            raise ConfigError("--group", group, allowed)
         if stray is not None:
             raise ConfigError("--periods", length, f"one of {', '.join(LENGTHS)}: {stray} is given")
         return None

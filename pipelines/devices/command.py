@@ -105,9 +105,10 @@ def _source(args: argparse.Namespace) -> Iterator[_Read]:
         yield lambda seconds, interruption: _read_again(args.folder, seconds, interruption)
         return
     # Kafka's client is not needed for a folder.
-    from pipelines.devices.of_topic import DevicesTopic  # noqa: PLC0415
+    from pipelines.devices.of_topic import devices_topic  # noqa: PLC0415
 
-    topic = DevicesTopic(client_settings(args), args.topic)
+    groups = _groups(args)
+    topic = devices_topic(client_settings(args), args.topic, args.periods_topic, groups)
     try:
         yield topic.read
     finally:

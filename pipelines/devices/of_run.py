@@ -24,7 +24,7 @@ from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference.spec import AUTO, RECOVERED
 from pipelines.report.clock import iso
 from pipelines.report.data.columns import array_of, model_numbers, times_of
-from pipelines.report.data.differences import differing_of
+from pipelines.report.data.differences import differing_channel, differing_of
 from pipelines.report.data.files import (
     column_names,
     parquet_files,
@@ -78,7 +78,9 @@ def lines_of_run(output: str) -> list[Line]:
     for row in newest.rows():
         name = row["model_id"]
         line = _line(run, row, episodes.get(name), changed.get(name))
-        lines.append(_by_day(line, by_day.get(name), run))
+        if name in by_day and line["state"] not in (OFF, CHANGED):
+            line = differs_by(line, by_day[name], run["periods"]["length"])
+        lines.append(line)
     _mark_quiet(run, newest.rows(), lines)
     lines = [_silent(line) if line["model_id"] in still else line for line in lines]
     listed = listed_of(output, run)
@@ -102,17 +104,21 @@ def _mark_quiet(run: Mapping[str, Any], rows: Iterator[Line], lines: Sequence[Li
             line["state"] = QUIET
 
 
-def _by_day(line: Line, differs: Line | None, run: Mapping[str, Any]) -> Line:
-    """Return the line of a device that differs by period to the end: it has changed, at least."""
-    if differs is None or line["state"] in (OFF, CHANGED):
-        return line
+def differs_by(line: Line, differs: Line, length: str) -> Line:
+    """Return the line of a device that differs by period to the end: it has changed, at least.
+
+    Args:
+        line: What is known of it; it is neither off nor changed.
+        differs: Its line of `differences/`.
+        length: "day".
+    """
     return {
         **_without_episode(line),
         "state": CHANGED,
         "since_index": None,
         "since": iso(differs["start"]),
-        "kind": f"by {run['periods']['length']}",
-        "channels": [{"channel": differs["channel"], "share": 1.0, "deviation": None}],
+        "kind": f"by {length}",
+        "channels": differing_channel(differs),
     }
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from typing import Any
 
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.devices import GONE
 from pipelines.cluster.interruption import Interruption
+from pipelines.devices.by_period import PeriodsTopic
 from pipelines.devices.of_run import Line
 from pipelines.topics.read_output import OutputReader
-from pipelines.topics.reader import POLL
 
 _FIELDS = ("state", "rows", "since_index", "episodes", "channels")
 
@@ -23,16 +23,22 @@ class DevicesTopic:
     Args:
         client: Settings of librdkafka's clients.
         topic: The topic.
+        periods: The job's periods, by which devices differ, too; None: they are not read.
     """
 
-    def __init__(self, client: dict[str, Any], topic: str) -> None:
+    def __init__(
+        self, client: dict[str, Any], topic: str, periods: PeriodsTopic | None = None
+    ) -> None:
         """Assign all partitions."""
         self._topic, self._reader = topic, OutputReader(client, topic, "json")
+        self._of_periods = periods
         self._newest: dict[str, Line] = {}
 
     def close(self) -> None:
-        """Close the consumer."""
+        """Close the consumers."""
         self._reader.close()
+        if self._of_periods is not None:
+            self._of_periods.close()
 
     def read(self, seconds: float = 0.0, interruption: Interruption | None = None) -> list[Line]:
         """Read on to the topic's end, and for so many seconds; return the newest lines.
@@ -45,15 +51,12 @@ class DevicesTopic:
             DataError: for a message that is no line of a devices topic.
             KerneltrackError: if the brokers report an error.
         """
-        until = time.monotonic() + seconds
-        while interruption is None or not interruption.came:
-            left = until - time.monotonic()
-            if self._reader.at_end and left <= 0:
-                break
-            wait = min(left, POLL) if self._reader.at_end else POLL
-            for row in self._reader.rows(wait):
-                take(self._newest, row, self._topic)
-        return list(self._newest.values())
+        for row in self._reader.to_end(seconds, interruption):
+            take(self._newest, row, self._topic)
+        lines = list(self._newest.values())
+        if self._of_periods is None:
+            return lines
+        return self._of_periods.with_differing(lines, interruption)
 
 
 def take(newest: dict[str, Line], row: Line, topic: str) -> None:
@@ -74,3 +77,18 @@ def take(newest: dict[str, Line], row: Line, topic: str) -> None:
         newest.pop(name, None)
     else:
         newest[name] = row
+
+
+def devices_topic(
+    client: dict[str, Any], topic: str, periods: str | None, groups: Mapping[str, str] | None
+) -> DevicesTopic:
+    """Return a job's devices topic, and its periods topic with it if there is one.
+
+    Args:
+        client: As of `DevicesTopic`.
+        topic: The devices topic.
+        periods: The periods topic; None: without.
+        groups: As of `PeriodsTopic`.
+    """
+    of_periods = None if periods is None else PeriodsTopic(client, periods, groups)
+    return DevicesTopic(client, topic, of_periods)

@@ -47,6 +47,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "name, device and episode of each, and the folder of its run, if it is another one.",
     )
     add_groups(parser)
+    add_periods_topic(parser)
     parser.add_argument(
         "--watch",
         type=float,
@@ -70,8 +71,20 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
         default=None,
         type=path_name,
         metavar="FILE",
-        help="Look for incidents of a live job in each site or kind, too: this file (CSV or YAML) "
-        "names the device and group of each. [default: all devices are one fleet]",
+        help="Look for incidents of a live job in each site or kind, too, and compare its devices "
+        "by day within them: this file (CSV or YAML) names the device and group of each. "
+        "[default: all devices are one fleet]",
+    )
+
+
+def add_periods_topic(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of a live job's periods to a parser."""
+    parser.add_argument(
+        "--periods-topic",
+        default=None,
+        metavar="TOPIC",
+        help="Read the periods topic of the live job, too: devices that differ by day from their "
+        "own past and from the fleet have changed.",
     )
 
 
@@ -86,9 +99,10 @@ def check(args: argparse.Namespace) -> None:
     if args.folder is not None and args.topic is not None:
         raise ConfigError("--topic", args.topic, f"left out with the folder {args.folder}")
     if args.folder is not None:
-        for flag in ("brokers", "cluster", "client", "groups"):
-            if getattr(args, flag):
-                raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --topic")
+        for name in ("brokers", "cluster", "client", "groups", "periods_topic"):
+            flag = f"--{name}".replace("_", "-")
+            if getattr(args, name):
+                raise ConfigError(flag, getattr(args, name), "left out without --topic")
     if args.serve is not None:
         for flag in ("json", "csv", "state", "faults"):
             if getattr(args, flag):

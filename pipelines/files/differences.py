@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers
-from kerneltrack.monitor.periods.fleet import Spell, verdict
+from kerneltrack.monitor.periods.fleet import verdict
 from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
 from kerneltrack.paths import join
-from pipelines.report.data.differences import Difference, differences_of
+from pipelines.report.data.differences import Difference, differences_of, lines_of_spells
 from pipelines.report.data.files import read_tables, write_table
 from pipelines.report.text import MOST_NAMED, and_more, counted
 from transforms.outputs import DIFFERENCES, PERIODS
@@ -44,7 +44,7 @@ def find_differences(
         for name, numbers in _read(output, len(channels))
     ]
     spells = verdict(spec, devices)
-    _write(output, spells, channels)
+    write_table(output, DIFFERENCES, lines_of_spells(spells, channels), DIFFERENCES_SCHEMA)
     differ = {spell.model for spell in spells if spell.model is not None}
     judged = [name for name, _, each in devices if np.isfinite(each.values).any()]
     return {
@@ -75,19 +75,6 @@ def _read(output: str, width: int) -> Iterator[tuple[str, DeviceNumbers]]:
 
 def _matrix(column: pa.ChunkedArray, width: int) -> npt.NDArray[np.float64]:
     return np.asarray(column.combine_chunks().flatten().to_numpy().reshape(-1, width))
-
-
-def _write(output: str, spells: list[Spell], channels: tuple[str, ...]) -> None:
-    lines = [
-        {
-            **spell._asdict(),
-            "model_id": spell.model,
-            "channel": channels[spell.channel],
-            **{name: getattr(spell, name) * SECOND for name in ("start", "noticed", "last")},
-        }
-        for spell in spells
-    ]
-    write_table(output, DIFFERENCES, lines, DIFFERENCES_SCHEMA)
 
 
 def difference_lines(output: str, run: Mapping[str, Any]) -> list[str]:

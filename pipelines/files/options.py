@@ -14,7 +14,7 @@ from kerneltrack.settings import check_int
 from pipelines.cli import input_options
 from pipelines.cli.command_line import Parser, folder_name, path_name
 from pipelines.cli.job_flags import COMMON, add_job_flags, add_window_flags
-from pipelines.cli.spec_options import LANDMARKS, add_period_flags, add_rule_flags
+from pipelines.cli.spec_options import LANDMARKS, add_fleet_flags, add_rule_flags
 from pipelines.files import max_failures, workers
 from pipelines.run_folder import results_in
 
@@ -81,7 +81,7 @@ def add_track_flags(parser: Parser) -> None:
         "metrics_window": "totals only",
     }
     add_job_flags(parser, without, "failures", "from --labels")
-    add_period_flags(parser)
+    add_fleet_flags(parser)
     parser.epilog = _EPILOG
     parser.show_common(
         (*COMMON, "--output", "--overwrite", "--labels", "--max-failures", NEIGHBOURS, "--periods")

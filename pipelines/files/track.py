@@ -49,13 +49,15 @@ from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.files.unkept_classes import unkept_classes, unkept_lines
 from pipelines.files.workers import workers_of
 from pipelines.job import explain, say
-from pipelines.job_spec import Job, job_from_flags, transform_of
+from pipelines.job_spec import Job, job_from_flags, refuse_periods, transform_of
 from pipelines.report import write_report
 from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from pipelines.report.data.listed import listed_lines
 from transforms.metrics import UNREFERENCED
 from transforms.outputs import FEATURES
+from transforms.periods import check_periods
+from transforms.read.columns import Columns
 from transforms.read.files import ReadChunks
 from transforms.read.label_files import ReadLabels
 from transforms.read.label_values import check_label_type
@@ -89,6 +91,13 @@ def _labels(args: argparse.Namespace, files: Input, job: Job) -> ReadLabels | No
         labels = ReadLabels(args.labels, columns, formats, first_source=len(files.paths))
     check_label_type(job.learner, labels.input.columns.label_type)
     return labels
+
+
+def _job_of(args: argparse.Namespace, files: Input, columns: Columns) -> Job:
+    """Return what is done with rows of these columns."""
+    job = job_from_flags(args, columns, {}, "--labels")
+    refuse_periods(job, check_periods)
+    return with_groups(job, args.group, files)
 
 
 def _why_unreferenced(job: Job) -> str:
@@ -183,8 +192,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     workers = workers_of(args)
     read = ReadChunks(files)
     columns = read.input.columns
-    job = job_from_flags(args, columns, {}, "--labels")
-    job = with_groups(job, args.group, files)
+    job = _job_of(args, files, columns)
     ends = Ends(_rows_of(read, job, workers), _labels(args, files, job), args.output)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns, _causes(job))

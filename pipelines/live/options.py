@@ -84,6 +84,9 @@ def add_flags(parser: Parser) -> None:
     }
     late = "dead letters; all rows wait this long"
     snapshots = job_flags.add_job_flags(parser, without, late, "from --labels-topic")
+    spec_options.add_period_flags(
+        parser, "Write each day of a device, compared with its own past, when it is over."
+    )
     spec_options.add_rule_flags(parser)
     known = parser.add_argument_group("quiet times")
     spec_options.add_quiet_flag(known)
@@ -186,8 +189,8 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--create-topics",
         action="store_true",
-        help="Create missing output topics. They get as many partitions as the input; the "
-        "devices topic is compacted.",
+        help="Create missing output topics. They get as many partitions as the input; those of "
+        "devices and periods are compacted.",
     )
     group.add_argument(
         "--format",

@@ -17,10 +17,11 @@ from transforms.kafka.device_states import DeviceStatesFn
 from transforms.kafka.encode import EncodeFn, placed_schema
 from transforms.kafka.fetch import FetchFn
 from transforms.kafka.gather import Outgoing
+from transforms.kafka.periods import PeriodsFn
 from transforms.kafka.read import ReadMessages
 from transforms.kafka.send import SendMessages
 from transforms.keyed.expiry import Expiry
-from transforms.outputs import DEAD_LETTERS, DEVICES, EPISODES, FEATURES, written
+from transforms.outputs import DEAD_LETTERS, DEVICES, EPISODES, FEATURES, PERIODS, written
 from transforms.read.columns import Columns
 from transforms.read.label_files import name_rows
 from transforms.snapshots.write import WriteStates
@@ -119,6 +120,8 @@ def encoder_of(name: str, schema: pa.Schema, job: Job, ends: LiveEnds) -> beam.D
     """Return the step that turns chunks of an output into messages."""
     if name == DEVICES:
         return DeviceStatesFn(schema, job.columns.channels)
+    if name == PERIODS and job.periods is not None:
+        return PeriodsFn(schema, job.columns.channels, job.periods)
     placed = placed_schema(schema) if name == FEATURES else schema
     channels = job.columns.channels if name == EPISODES else ()
     return EncodeFn(placed, ends.output_form, channels)

@@ -24,7 +24,7 @@ from pipelines.cli.groups_file import read_groups
 from pipelines.cli.job_flags import refuse_without
 from pipelines.flink.client import ENDED
 from pipelines.job import say
-from pipelines.job_spec import Job, job_from_flags
+from pipelines.job_spec import Job, job_from_flags, refuse_periods
 from pipelines.live import options as stream_options
 from pipelines.live.columns import label_columns
 from pipelines.live.input import Inputs, LiveInput, begin, go_on
@@ -46,9 +46,10 @@ from transforms.beam_worker.runners import IN_PROCESS_RUNNER
 from transforms.beam_worker.step_ids import use_stable_ids
 from transforms.kafka.formats import RECORD_TIME
 from transforms.keyed.expiry import Expiry
-from transforms.outputs import DEVICES
+from transforms.outputs import DEVICES, PERIODS
 from transforms.read.columns import Columns
 from transforms.track.order import DROP, Order
+from transforms.track.periods import check_live_periods
 
 DEFAULTS: dict[str, Any] = {
     "streaming": True,
@@ -72,6 +73,8 @@ LARGE = {"max_cache_memory_usage_mb": 256}
 WORKER_MODULE = "transforms.beam_worker.live_worker"
 """What workers import before they speak to the runner."""
 
+COMPACTED = {DEVICES: "current states of devices", PERIODS: "days that devices are compared by"}
+"""Outputs of which the last message of each key counts, and what is lost where others go."""
 IDLE = "idle"
 """Where, in the folder of the snapshots, models lie that have expired."""
 
@@ -118,6 +121,7 @@ def live_job(args: argparse.Namespace, columns: Columns) -> tuple[Job, str | Non
         "idle_flush": stream_options.IDLE_FLUSH,
     }
     job = job_from_flags(args, columns, order, "--labels-topic")
+    refuse_periods(job, check_live_periods)
     if job.reference is None:
         refuse_without(args, "devices_topic", ["reference"])
         refuse_without(args, "silent_after", ["reference"])
@@ -158,7 +162,7 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     if left is not None:
         check_same(left, settings)
     name = job_name(args.topic)
-    large = job.reference is not None or job.learner is not None
+    large = any(part is not None for part in (job.reference, job.learner, job.periods))
     usual = {**DEFAULTS, **LARGE} if large else DEFAULTS
     ends, taken = _ends(args, place, topics, job, name, left)
     ends = dataclasses.replace(ends, snapshots=snapshots, expiry=expiry)
@@ -272,16 +276,14 @@ def check_topics(
     if args.topic in outputs.values():
         raise ConfigError("--topic", args.topic, "another topic than the outputs'")
     _refuse_shared(outputs)
-    compacted = outputs.get(DEVICES)
+    compacted = {outputs[name]: what for name, what in COMPACTED.items() if name in outputs}
     if args.create_topics:
         known.create(outputs.values(), partitions, compacted)
     for output, topic in outputs.items():
         known.check_output(stream_options.topic_flag(output), topic)
-    if compacted is not None and "compact" not in known.cleanup_policy(compacted):
-        say(
-            f"{compacted} is not compacted: Kafka may delete current states of devices "
-            "(cleanup.policy=compact)"
-        )
+    for topic, what in compacted.items():
+        if "compact" not in known.cleanup_policy(topic):
+            say(f"{topic} is not compacted: Kafka may delete {what} (cleanup.policy=compact)")
     if job.columns.time == RECORD_TIME and known.timestamp_type(args.topic) != "CreateTime":
         say(f"event time is when the broker took a message: {args.topic} has LogAppendTime")
     labels = None
@@ -298,10 +300,12 @@ def make_folder(snapshots: str | None) -> None:
 
 
 def _refuse_shared(outputs: dict[str, str]) -> None:
-    """Refuse a topic of the devices' states that holds something else: only the last would stay."""
-    devices = outputs.get(DEVICES)
-    if devices is not None and list(outputs.values()).count(devices) > 1:
-        raise ConfigError("--devices-topic", devices, "another topic than the other outputs'")
+    """Refuse a compacted topic that holds something else: of that only the last would stay."""
+    for name in COMPACTED:
+        topic = outputs.get(name)
+        if topic is not None and list(outputs.values()).count(topic) > 1:
+            flag = stream_options.topic_flag(name)
+            raise ConfigError(flag, topic, "another topic than the other outputs'")
 
 
 def job_name(topic: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from kerneltrack.errors import DataError
 from pipelines.local.store import Saved
 from transforms.track.keyed_fn import Timers
-from transforms.track.log import BUFFER, KEPT, LOG, Cells, MemoryCell
+from transforms.track.log import BAGS, Cells, in_memory
 
 IDLE, SILENT, UNHEARD = "idle", "silent", "unheard"
 """Timers of this machine's clock, as `Timers` calls them."""
@@ -32,11 +32,9 @@ class Due(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A model's state as it is written."""
+    """A model's state as it is written: the entries of `BAGS`, and what its timers are set to."""
 
-    log: list[bytes]
-    buffer: list[bytes]
-    kept: list[bytes]
+    cells: list[list[bytes]]
     timers: dict[str, float]
 
 
@@ -79,7 +77,7 @@ class Models:
             timers = Timers(
                 _Never(), *(_Timer(self, key, name) for name in (IDLE, SILENT, UNHEARD))
             )
-            found = Cells(MemoryCell(), MemoryCell(), MemoryCell()), timers
+            found = in_memory(), timers
             self._models[key] = found
         return found
 
@@ -126,16 +124,16 @@ class Models:
 
     def _encode(self, key: str) -> bytes | None:
         cells, _ = self._model(key)
-        log, buffer, kept = (
+        written = [
             [spec.coder.encode(entry) for entry in cell.read()]
-            for spec, cell in zip((LOG, BUFFER, KEPT), cells, strict=True)
-        )
-        if not (log or buffer or kept):
+            for spec, cell in zip(BAGS, cells, strict=True)
+        ]
+        if not any(written):
             del self._models[key]
             return None
         own = ((name, self._due.get((key, name))) for name in (IDLE, SILENT, UNHEARD))
         timers = {name: at for name, at in own if at is not None}
-        return msgspec.msgpack.encode(_State(log, buffer, kept, timers))
+        return msgspec.msgpack.encode(_State(written, timers))
 
     def take(self, saved: Saved, place: str) -> None:
         """Take a model as it was written.
@@ -150,7 +148,7 @@ class Models:
             state = msgspec.msgpack.decode(data, type=_State)
         except msgspec.MsgspecError as error:
             raise DataError(place, f"damaged: the state of model {key!r}: {error}") from error
-        for spec, cell, entries in zip((LOG, BUFFER, KEPT), self.cells(key), state, strict=False):
+        for spec, cell, entries in zip(BAGS, self.cells(key), state.cells, strict=True):
             for entry in entries:
                 cell.add(spec.coder.decode(entry))
         for name, at in state.timers.items():

@@ -19,7 +19,7 @@ from pipelines.job_spec import Job, transform_of
 from pipelines.live.pipeline import LiveEnds, encoder_of
 from pipelines.local.models import IDLE, SILENT, UNHEARD, Models
 from transforms.kafka.commands import Commands
-from transforms.kafka.device_states import DeviceStatesFn
+from transforms.kafka.encode import EncodeFn
 from transforms.kafka.fetch import FetchFn
 from transforms.kafka.gather import Outgoing
 from transforms.kafka.messages import Message
@@ -35,6 +35,7 @@ from transforms.outputs import (
     LATE,
     LEARNER,
     LOST_LABELS,
+    PERIOD,
     SNAPSHOTS,
     TRACKER,
     schemas,
@@ -71,7 +72,7 @@ class LocalSteps:
         if ends.labels is not None:
             self._labels = _gather(ends, ends.labels.columns, None, "labels")
             self._indexed = ends.labels.columns.sequence is not None
-        written = schemas(job.asked(bounded=False), TRACKER, LEARNER)
+        written = schemas(job.asked(bounded=False), TRACKER, LEARNER, PERIOD)
         self._encode = {name: encoder_of(name, written[name], job, ends) for name in written}
         self._fetch = {FAILURES: FetchFn(ends.topic, ends.client)}
         if ends.labels is not None:
@@ -201,7 +202,7 @@ class _Sent:
         if step is None:
             return  # The job does not write it.
         # Without windows no timestamp is of use.
-        timed = () if isinstance(step, DeviceStatesFn) else (MIN_TIMESTAMP,)
+        timed = (MIN_TIMESTAMP,) if isinstance(step, EncodeFn | FetchFn) else ()
         self._found[name] += map(_bare, step.process(value, *timed))
 
     def messages(self) -> Iterator[tuple[str, Outgoing]]:

@@ -25,7 +25,7 @@ from kerneltrack.errors import DataError
 from pipelines.transactions import transaction
 
 FILE = "state.sqlite3"
-VERSION = 2
+VERSION = 3
 
 Offsets = dict[str, dict[int, int]]
 """The next offset to read, by topic and partition."""

@@ -57,7 +57,7 @@ def _topic(args: argparse.Namespace, outbox: Outbox, faults: Sequence[KnownFault
     client = client_settings(args)
     if args.devices_topic is not None:
         groups = None if args.groups is None else read_groups(args.groups)
-        return DevicesSource(client, args.devices_topic, faults, groups)
+        return DevicesSource(client, args.devices_topic, faults, groups, args.periods_topic)
     return TopicSource(client, args.topic, args.output_format, outbox, faults)
 
 

@@ -19,6 +19,8 @@ from transforms.outputs import SILENT
 
 FIRING, RESOLVED = "firing", "resolved"
 INCIDENT, FLEET = "incident", "fleet"
+BY = "by "
+"""How the kind begins of what differs by period."""
 MOST_CHANNELS = 3
 """Channels that a text names."""
 MOST_DEVICES = 5
@@ -37,8 +39,8 @@ class Notice(msgspec.Struct, frozen=True):
 
     Attributes:
         device: The device's ID; of an incident, the group of its devices, or "fleet".
-        episode: The episode's number; None of a silence or an incident.
-        kind: As of `Episode`, or "silent", or "incident".
+        episode: The episode's number; None of a silence, an incident or a difference by day.
+        kind: As of `Episode`, or "silent", "incident" or "by day".
         state: "open", "closed", "steady" or "accepted".
         start_index: Index of the row since when.
         start: That row's time, ns; None without times.
@@ -91,6 +93,11 @@ class Notice(msgspec.Struct, frozen=True):
             'spike'
         """
         return None if self.is_open and self.kind == SPIKE else self.kind
+
+    @property
+    def is_by_period(self) -> bool:
+        """Whether it says that the device differs from its past and the fleet, by period."""
+        return self.kind.startswith(BY)
 
     @property
     def is_open(self) -> bool:
@@ -160,9 +167,12 @@ class Event(msgspec.Struct, frozen=True):
         if notice.kind == INCIDENT:
             return self._of_incident(since)
         if notice.kind == SILENT:
-            if self.over:
-                return f"{device} sends rows again (silent since {since})"
-            return f"{device} has sent nothing since {since}"
+            again = f"{device} sends rows again (silent since {since})"
+            return again if self.over else f"{device} has sent nothing since {since}"
+        if notice.is_by_period:
+            as_before = f"{device} no longer differs {notice.kind} (since {since})"
+            changed = f"{device} differs {notice.kind} since {since}: {self.channels}"
+            return as_before if self.over else changed
         if self.over:
             return self._ended(device, since)
         like = notice.like.replace("%", " %")
@@ -244,12 +254,14 @@ def notice_of_device(
         faults: As of `notice_of`.
 
     Returns:
-        None if it says of neither.
+        None if it says of neither; of a device that differs by period, that.
 
     Raises:
         DataError: if it is no line of a devices topic.
     """
     is_off = line["state"] == OFF
+    if str(line["kind"]).startswith(BY):
+        return difference_of(line["model_id"], line["kind"], line["since"], line["channels"])
     if line["kind"] == SILENT:
         since = {"start": line.get("since"), "start_index": line["since_index"]}
     elif line["episode"] is not None:
@@ -259,6 +271,20 @@ def notice_of_device(
     state = "open" if is_off else _ENDED.get(line["state"], "closed")
     shares: dict[str, Any] = {"shares": [], "deviations": []}
     return notice_of({**shares, **line, **since, "state": state}, (), place, faults)
+
+
+def difference_of(
+    device: str, kind: str, since: int | str, channels: Sequence[Mapping[str, Any]]
+) -> Notice:
+    """Return that a device differs by period.
+
+    Args:
+        device: Its ID.
+        kind: "by day".
+        since: Start of the first period that differs, in ns since 1970 or in ISO 8601.
+        channels: The channel that differs most, as a line of the devices has it.
+    """
+    return Notice(device, None, kind, "open", 0, _ns(since), None, None, [*map(dict, channels)])
 
 
 def _channels_of(line: Mapping[str, Any], channels: Sequence[str]) -> list[dict[str, Any]]:

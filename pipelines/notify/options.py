@@ -8,7 +8,7 @@ from typing import Any
 
 from kerneltrack.errors import ConfigError, DataError
 from pipelines.cli.command_line import path_name
-from pipelines.devices.options import add_groups
+from pipelines.devices.options import add_groups, add_periods_topic
 from pipelines.notify.mail import NONE, STARTTLS, TLS, Mail
 from pipelines.notify.post import check_url
 from pipelines.notify.receivers import Alertmanager, Receiver, Webhook
@@ -56,6 +56,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "does.",
     )
     add_groups(parser)
+    add_periods_topic(parser)
     parser.add_argument(
         "--state",
         required=True,
@@ -192,8 +193,10 @@ def check(args: argparse.Namespace) -> None:
         for flag in ("brokers", "cluster", "client"):
             if getattr(args, flag):
                 raise ConfigError(f"--{flag}", getattr(args, flag), "left out without a topic")
-    if args.groups is not None and args.devices_topic is None:
-        raise ConfigError("--groups", args.groups, "left out without --devices-topic")
+    of_devices = {"--groups": args.groups, "--periods-topic": args.periods_topic}
+    for flag, value in of_devices.items():
+        if value is not None and args.devices_topic is None:
+            raise ConfigError(flag, value, "left out without --devices-topic")
     if args.follow is not None and not 0 < args.follow <= LONGEST_FOLLOW:
         raise ConfigError("--follow", args.follow, f"seconds, above 0, at most {LONGEST_FOLLOW:g}")
     if not 0 <= args.patience <= LONGEST_FOLLOW:

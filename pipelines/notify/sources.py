@@ -8,18 +8,22 @@ from typing import Any, Protocol
 from kerneltrack.errors import DataError
 from kerneltrack.monitor.feedback import faults_of_run
 from kerneltrack.monitor.likeness import KnownFault
+from kerneltrack.monitor.reference.spec import RECOVERED
 from kerneltrack.paths import exists, join, whole
 from pipelines.devices.incidents import incidents_now
 from pipelines.devices.of_run import Line, newest_episodes
 from pipelines.notify.notices import (
+    BY,
     FLEET,
     INCIDENT,
     Notice,
     counts,
+    difference_of,
     notice_of,
     notice_of_device,
 )
 from pipelines.notify.outbox import Outbox
+from pipelines.report.data.differences import differing_channel, differing_of
 from pipelines.report.data.files import plain_table, read_run
 from pipelines.report.data.incidents import Incident, incidents_of_run
 from pipelines.report.data.silent import silent_of
@@ -70,7 +74,7 @@ class FolderSource:
 def notices_of_run(
     folder: str, known: Sequence[Notice] = (), faults: Sequence[KnownFault] | None = None
 ) -> tuple[list[Notice], set[str]]:
-    """Return the newest episode of each device of a run, its silence, and the incidents.
+    """Return the newest episode of each device of a run, its silence, differences and incidents.
 
     Args:
         folder: The run's folder.
@@ -85,10 +89,15 @@ def notices_of_run(
     """
     run = read_run(folder)
     channels = (run.get("columns") or {}).get("features") or []
-    lines = newest_episodes(folder)[0].values()
+    newest, changed = newest_episodes(folder)
     silent = silent_of(folder, run)
     named = faults_of_run(run) if faults is None else faults
-    found = [notice_of(line, channels, folder, named) for line in lines if counts(line)]
+    found = [notice_of(line, channels, folder, named) for line in newest.values() if counts(line)]
+    known_of = {each.device for each in found if each.is_open and each.kind != RECOVERED}
+    for name, line in differing_of(folder, run).items():
+        if name not in known_of and name not in changed:
+            kind = f"{BY}{run['periods']['length']}"
+            found.append(difference_of(name, kind, line["start"], differing_channel(line)))
     for each in [] if silent is None else silent.devices:
         if each.until is None:
             # Runs know the rows of a silence by their times alone.
@@ -140,6 +149,7 @@ class DevicesSource:
         topic: The topic.
         faults: Known faults, after which episodes are named.
         groups: The group of each device, or of some; None: all are one fleet.
+        periods: The job's periods topic; None: it is not read.
     """
 
     def __init__(
@@ -148,13 +158,14 @@ class DevicesSource:
         topic: str,
         faults: Sequence[KnownFault] = (),
         groups: Mapping[str, str] | None = None,
+        periods: str | None = None,
     ) -> None:
         """Assign its partitions."""
         # Kafka's client is not needed for a folder.
-        from pipelines.devices.of_topic import DevicesTopic  # noqa: PLC0415
+        from pipelines.devices.of_topic import devices_topic  # noqa: PLC0415
 
         self._name, self._faults, self._groups = topic, faults, groups
-        self._topic = DevicesTopic(client, topic)
+        self._topic = devices_topic(client, topic, periods, groups)
 
     def read(self, outbox: Outbox, again: bool) -> None:
         """Read on to the topic's end.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import datetime, timezone
 from typing import Any
@@ -99,13 +99,15 @@ class Topics:
         self._check_there(flag, topic)
         self._check_right(flag, topic, "WRITE")
 
-    def create(self, topics: Iterable[str], partitions: int, compacted: str | None = None) -> None:
+    def create(
+        self, topics: Iterable[str], partitions: int, compacted: Container[str] = ()
+    ) -> None:
         """Make the topics that are missing.
 
         Args:
             topics: Their names.
             partitions: How many partitions each gets.
-            compacted: The one of which only the last message of each key need stay.
+            compacted: Those of which only the last message of each key need stay.
 
         Raises:
             KafkaError: if one cannot be made.
@@ -114,7 +116,7 @@ class Topics:
             cimpl.NewTopic(
                 name,
                 num_partitions=partitions,
-                config={"cleanup.policy": "compact"} if name == compacted else {},
+                config={"cleanup.policy": "compact"} if name in compacted else {},
             )
             for name in dict.fromkeys(topics)
             if name not in self.partitions

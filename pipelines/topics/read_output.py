@@ -24,9 +24,11 @@ from pipelines.topics.reader import POLL, TopicReader
 from transforms.kafka.messages import BadMessageError, batch_of, records_of
 
 DIGEST = 8
+SHORTEST_POLL = 0.05
+"""Seconds for which a topic is waited for that was read to its end."""
 CONFLICT_EXIT = 1
 
-KEYS = ("model_id", "kind", "start", "end", "index")
+KEYS = ("model_id", "kind", "start", "end", "index", "version")
 """What tells rows of an output apart, as far as it has them."""
 
 DEVICE_KEYS = ("model_id", "state", "rows", "since_index")
@@ -108,6 +110,21 @@ class OutputReader(TopicReader):
             DataError: for a message that no job of this form wrote.
         """
         return [row for message in self.messages(seconds) for row in self.rows_of(message)]
+
+    def to_end(
+        self, seconds: float = 0.0, interruption: Interruption | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows up to the topic's end, and those that come within so many seconds.
+
+        A signal that the interruption takes ends the reading. Errors as of `rows`.
+        """
+        until = time.monotonic() + seconds
+        while interruption is None or not interruption.came:
+            left = until - time.monotonic()
+            rows = self.rows(min(max(left, SHORTEST_POLL), POLL) if self.at_end else POLL)
+            yield from rows
+            if self.at_end and not rows and left <= 0:
+                return
 
     def rows_of(self, message: Any) -> Iterator[dict[str, Any]]:
         """Return the rows of one message; see `rows`. Of a dead letter it is what it says."""

@@ -53,6 +53,11 @@ JOB = ["--state-folder", "jobs", "--runner=PortableRunner", "--expansion-service
             ["--features", "x", "--duplicates", "drop", "--max-disorder", "0"],
             "--duplicates = 'drop': must be keep where --max-disorder is 0",
         ),
+        (
+            ["--features", "x", "--periods", "day", "--max-disorder", "0"],
+            "--max-disorder = 0.0: must be above 0 with periods",
+        ),
+        (["--features", "x", "--periods-limit", "9"], "--periods-limit is given"),
         (["--features", "x", "--metric", "m"], "--value = None: must be the column of values"),
         (["--metric", "m", "--value", "v"], "--features = '': must be the names of the fields"),
         (["--features", "x", "--metric", "m", "--value", "m"], "another field than --metric"),

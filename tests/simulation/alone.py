@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kerneltrack.arrays import FloatArray
 from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.conditions import whole_rows
 from kerneltrack.fleet.devices import GONE, OFF, Device, known_of, new_device
-from kerneltrack.fleet.forward_fill import hold_last
+from kerneltrack.fleet.forward_fill import LastValues, hold_last
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.restore import decode, take_over
@@ -27,8 +28,12 @@ from kerneltrack.fleet.run import run_models
 from kerneltrack.fleet.states import encode
 from kerneltrack.jumps import JumpRule, Standing, judge
 from kerneltrack.monitor.feedback import Feedback, Said
+from kerneltrack.monitor.periods.device import beginning, numbers_at
+from kerneltrack.monitor.periods.spec import PeriodsSpec
+from kerneltrack.monitor.periods.sums import LARGEST, SECOND, DeviceSums
 from kerneltrack.time_units import day_of, nanoseconds
 from tests.simulation.beam import Output, named
+from tests.simulation.history import PERIOD
 from tests.unit.test_rounds import WIDTH
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
@@ -39,11 +44,12 @@ from transforms.learn.learner import decode as learning_of
 from transforms.learn.learner import encode_snapshot
 from transforms.learn.learners import Learners, outputs_of
 from transforms.learn.plan import Plan
-from transforms.outputs import DEVICES, EPISODES, FAILURES, FEATURES, LATE, SNAPSHOTS
+from transforms.outputs import DEVICES, EPISODES, FAILURES, FEATURES, LATE, PERIODS, SNAPSHOTS
 from transforms.track.devices import device_chunk
 from transforms.track.emit import emit
 from transforms.track.merge import merge_times
 from transforms.track.order import DROP, MERGE, Order
+from transforms.track.periods import lines_of
 from transforms.track.refusals import Refusals
 from transforms.track.slices import Ran
 
@@ -131,6 +137,7 @@ class Alone:
         if tracker is not None:
             self._model = decode(asked.work, tracker, key)
             self._resume(self._model)
+        self._counted = _Counted(self)
         self._learners: Learners | None = None
         if asked.plan is not None:
             rows = 0 if self._model is None else self._model.rows
@@ -329,6 +336,8 @@ class Alone:
         if self._turn or self._begun:
             # Of a device that went on and of which labels alone came there is nothing to say.
             self._run(math.inf)
+        if self._model is not None:
+            self._counted.end()
         if self._model is not None and self._begun:
             data = encode(self.asked.work, self.key, self._model, final=True)
             self._keep(SNAPSHOTS, (self.key, data))
@@ -509,6 +518,7 @@ class Alone:
         self._model = models.model(0)
         if rows is None:
             rows = _no_rows(width)
+        self._counted.take(rows)
         features = []
         for output in emit(self._refusals, Ran(models, rows, starts, stops, found)):
             name, value = named(output)
@@ -547,6 +557,60 @@ class Alone:
         model = model or self._model
         if self.asked.work.devices and model is not None:
             self._keep(DEVICES, (self.key, device_chunk(devices, len(model.state.shift))))
+
+
+class _Counted:
+    """The rows that have run, as far as periods go: all that is said is made anew of all of them.
+
+    Args:
+        device: Whose.
+    """
+
+    def __init__(self, device: Alone) -> None:
+        self._device, self._rows = device, list[tuple[int, FloatArray]]()
+        self._held: LastValues | None = None
+
+    def take(self, rows: Chunk) -> None:
+        """Take rows, in order."""
+        work = self._device.asked.work
+        if work.periods is None or not len(rows):
+            return
+        x, times = rows.column("x"), rows.column("time")
+        if work.hold is not None:
+            x, self._held = hold_last(x, times, self._held, work.hold)
+        for time, row in zip(times.tolist(), x, strict=True):
+            if np.isfinite(row).all() and (np.abs(row) < LARGEST).all():
+                self._one(time, row)
+
+    def _one(self, time: int, row: FloatArray) -> None:
+        day, before = time // (PERIOD * SECOND), [at // (PERIOD * SECOND) for at, _ in self._rows]
+        if before and day < before[-1]:
+            # The device was reset, and its clock was wrong.
+            self._rows = []
+        elif before and day > before[-1]:
+            self._say()
+        self._rows.append((time, row))
+
+    def end(self) -> None:
+        """Say what there is to say when no more rows come."""
+        if self._device.asked.work.periods is not None and self._rows:
+            self._say()
+
+    def _say(self) -> None:
+        """Say what the newest day comes to, which is over, and those that change with it."""
+        spec = self._device.asked.work.periods or PeriodsSpec()
+        times = np.array([time for time, _ in self._rows])
+        sums = DeviceSums(WIDTH, PERIOD)
+        sums.add(times, np.array([row for _, row in self._rows]))
+        days, known = sums.result()
+        begin = beginning(days, spec.first)
+        said = np.flatnonzero(days >= begin)
+        if days[-1] - begin >= spec.first or not len(said):
+            said = np.array([len(days) - 1])
+        lines = lines_of(numbers_at(spec, days, known, begin, said))
+        version = len(days) - said
+        lines = lines.append_column("version", pa.array(version, pa.int64()))
+        self._device.out.append((PERIODS, (self._device.key, Chunk(lines))))
 
 
 def _no_rows(width: int) -> Chunk:

@@ -20,12 +20,12 @@ from kerneltrack.snapshots.files import write_whole
 from transforms.chunks import Chunk
 from transforms.keyed import expiry
 from transforms.outputs import FEATURES
-from transforms.track.log import BUFFER, KEPT, LOG
+from transforms.track.log import BAGS
 
 IDLE, SILENT, UNHEARD, END = "idle", "silent", "unheard", "end"
 Cell: TypeAlias = tuple[tuple[bytes, Any], ...]
 """What a bag holds: bytes, and the object that they were made of."""
-CODERS = {spec.name: spec.coder for spec in (LOG, BUFFER, KEPT)}
+CODERS = {spec.name: spec.coder for spec in BAGS}
 Output: TypeAlias = tuple[str, Any]
 """Name of the output, and the element."""
 

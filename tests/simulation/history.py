@@ -124,6 +124,7 @@ class Setup:
         idle: `Order.idle_flush`.
         expire: `Expiry.after`.
         silent: `SilentAfter.after`; None: no silent devices are asked for.
+        periods: Whether periods are asked for, of `PERIOD` seconds each.
         overlap: Whether rows that snapshots have learned are left out rather than refused.
         cached: Whether state comes back as the objects that were written, as of Beam's cache.
         limits: Constants of the step that are smaller than usual, by module and name.
@@ -143,6 +144,7 @@ class Setup:
     idle: float | None = None
     expire: float | None = None
     silent: float | None = None
+    periods: bool = False
     overlap: bool = False
     cached: bool = True
     limits: tuple[tuple[str, str, int], ...] = ()
@@ -155,6 +157,8 @@ class History(NamedTuple):
     actions: list[Action]
 
 
+PERIOD = 3
+"""Seconds of a period, which are a day elsewhere: rows of a life reach over many."""
 LONG = "normal"
 """A companion that is not drawn: its episodes open after a thousand rows, so its lives are long."""
 LIMITS = (
@@ -202,6 +206,7 @@ def _setup(rng: np.random.Generator, seed: int) -> Setup:
         idle=idle,
         expire=of(None, 9.0),
         silent=of(None, 5.0, 20.0) if "reference" in COMPANIONS[companion] else None,
+        periods=bool(disorder and seed % 3 == 0),
         overlap=bool(rng.random() < 0.3),
         cached=bool(rng.random() < 0.7),
         limits=tuple(limits),

@@ -270,6 +270,20 @@ MUTATIONS = (
         {"companion": "feedback"},
     ),
     Mutation(
+        "days that are over are not kept",
+        f"{_LOG}.commit",
+        "for day in self._days:",
+        "for day in self._days[:-1]:",
+        {"periods": True, "disorder": 4.0},
+    ),
+    Mutation(
+        "a device's days are forgotten when its model expires",
+        f"{_LOG}.wake",
+        "self.periods, self._days = kept.periods, kept.days",
+        'self.periods, self._days = b"", ()',
+        {"periods": True, "disorder": 4.0, "expire": 9.0},
+    ),
+    Mutation(
         "rows in the buffer of a backlog are forgotten",
         f"{_LOG}.drain",
         "if self._spilled:",

@@ -20,6 +20,8 @@ from kerneltrack.fleet.states import encode
 from kerneltrack.learners import LearnerSpec, PegasosSpec, POLKSpec, RidgeSpec
 from kerneltrack.monitor.feedback import Said, entry_of
 from kerneltrack.monitor.likeness import channel
+from kerneltrack.monitor.periods import running
+from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.snapshots.folder import SnapshotFolder, specs_of, write_singly
 from kerneltrack.snapshots.header import packed_state
 from kerneltrack.time_units import NANOSECONDS
@@ -39,6 +41,7 @@ from tests.simulation.beam import (
     Worker,
 )
 from tests.simulation.history import (
+    PERIOD,
     PLAIN,
     Action,
     Answer,
@@ -63,7 +66,7 @@ from transforms.learn.inputs import narrow_labels
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.plan import LearnLabels
 from transforms.outputs import FAILURES, LATE, LOST_LABELS, SNAPSHOTS
-from transforms.track import keyed_fn, step
+from transforms.track import keyed_fn, periods, step
 from transforms.track.keyed_fn import with_timers
 from transforms.track.log import MOST_ENTRIES
 from transforms.track.order import Order
@@ -125,7 +128,8 @@ def work_for(setup: Setup) -> Work:
     learner = LEARNERS.get(setup.learner or "")
     own = learner is not None and learner.input_kind != "features"
     work = work_of(setup.tracker, setup.companion)
-    return dataclasses.replace(work, own=own, drop_overlap=setup.overlap)
+    periods = PeriodsSpec(first=7, past=8, delay=1) if setup.periods else None
+    return dataclasses.replace(work, own=own, periods=periods, drop_overlap=setup.overlap)
 
 
 class Simulation:
@@ -191,6 +195,8 @@ class Simulation:
         with ExitStack() as stack:
             for module in (timers, keyed_fn, step):
                 stack.enter_context(patch.object(module, "wall_clock", self._clock.time))
+            for module in (running, periods):
+                stack.enter_context(patch.object(module, "DAY", PERIOD))
             for module_name, name, value in self._setup.limits:
                 module_now = importlib.import_module(module_name)
                 stack.enter_context(patch.object(module_now, name, value))
@@ -198,7 +204,8 @@ class Simulation:
                 self.steps += 1
                 self._do(action)
             self._end()
-        compare(self)
+        with patch.object(periods, "DAY", PERIOD):
+            compare(self)
 
     def _do(self, action: Action) -> None:
         if isinstance(action, Bundle):
@@ -253,12 +260,12 @@ class Simulation:
     def _look(self) -> None:
         """Look at what is kept of each device."""
         for key in {key for key, _ in self._state.cells}:
-            log, buffer, kept = (
-                self._state.cells.get((key, name), ()) for name in ("log", "buffer", "kept")
+            log, buffer, kept, past = (
+                self._state.cells.get((key, name), ()) for name in ("log", "buffer", "kept", "past")
             )
             expired = [data for data, _ in log if data[:1] == b"e"]
             more = [data for data, _ in log if data[:1] not in (b"e", b"h", b"f")]
-            if expired and (more or buffer or kept):
+            if expired and (more or buffer or kept or past):
                 raise Wrong(f"{key}: more is kept of a model that has expired than its file's name")
             if len(log) > MOST_ENTRIES + 8:
                 raise Wrong(f"{key}: a log of {len(log)} entries")

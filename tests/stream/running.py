@@ -24,7 +24,7 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
 from transforms.track.keyed_fn import with_timers
-from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog
+from transforms.track.log import BAGS, Cells, ModelLog
 from transforms.track.step import TrackFn
 from transforms.track.transform import (
     ALERTS,
@@ -271,7 +271,7 @@ class _Bag:
 
 def empty_cells() -> dict[str, Any]:
     """The cells of a model that has not come yet, by the step's parameters."""
-    return {part.name: _Bag(part.coder) for part in (LOG, BUFFER, KEPT)}
+    return {part.name: _Bag(part.coder) for part in BAGS}
 
 
 def end_of_bundle(step: Any) -> Iterator[Any]:

@@ -288,6 +288,7 @@ WRONG = {
     "both": (["out", "--topic", "t"], "left out with the folder out"),
     "brokers of a folder": (["out", "--brokers", "a:1"], "--brokers"),
     "a setting of a client of a folder": (["out", "--client", "a=b"], "--client"),
+    "periods of a folder": (["out", "--periods-topic", "t"], "--periods-topic = 't': must be left"),
     "groups of a folder": (["out", "--groups", "a.csv"], "--groups = 'a.csv': must be left out"),
     "no brokers": (["--topic", "t"], "--brokers"),
     "no time": (["out", "--watch", "0"], "seconds, above 0, at most 86400"),

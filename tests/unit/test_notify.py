@@ -402,6 +402,16 @@ def test_what_a_devices_topic_says_is_told() -> None:
     assert silent.key == "m silent since 2026-03-01T19:59:00.000Z"
 
 
+def test_what_differs_by_day_is_told() -> None:
+    channels = [{"channel": "heat", "share": 1.0, "deviation": None}]
+    fields = {"state": "changed", "episode": None, "kind": "by day", "channels": channels}
+    known = notice_of_device(line(**fields, since="2026-03-01T00:00:00.000000000Z"), "devices")
+    assert known is not None and known.is_open and known.episode is None
+    assert Event(known).summary == "m differs by day since 2026-03-01 00:00:00 UTC: heat 100 %"
+    again = Event(known, over=True).summary
+    assert again == "m no longer differs by day (since 2026-03-01 00:00:00 UTC)"
+
+
 def incident(start: int, *names: str, still: int = 1) -> Incident:
     members = tuple((name, 1) for name in names)
     return Incident(1, members, names, None, start, start, still, 1e-4)
@@ -457,6 +467,7 @@ SECRET = "".join(random.Random(1).choices(string.ascii_letters, k=20))
         (["--alertmanager", "http://a", "--devices-topic", "x"], "DIR = 'run x': must be a run's"),
         (["--alertmanager", "http://a", "--output-format", "arrow"], "left out without --topic"),
         (["--alertmanager", "http://a", "--groups", "x.csv"], "left out without --devices-topic"),
+        (["--alertmanager", "http://a", "--periods-topic", "t"], "--periods-topic = 't': must be"),
     ],
 )
 def test_bad_flags_are_one_line_without_secrets(

@@ -61,8 +61,8 @@ def test_a_job_has_what_it_is_asked_for() -> None:
     assert names(PLAIN, PERIOD, END) == ["neighbours"]
     assert names(WHOLE, SCORER) == ["failures", "mismatch", "episodes", "scores"]
     live = WHOLE._replace(bounded=False)
-    assert set(names(live)) == {"features", "failures", "devices", "scored", *every}
-    assert names(live._replace(learner=None, devices=False, drift=False)) == [
+    assert set(names(live)) == {*("features", "failures", "devices", "scored", "periods"), *every}
+    assert names(live._replace(learner=None, devices=False, drift=False, periods=False)) == [
         *("features", "failures", "mismatch", "episodes")
     ]
     assert "metrics" not in names(live._replace(metrics_window=False))

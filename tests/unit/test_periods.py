@@ -15,6 +15,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.periods.device import (
     LEVEL,
     MOVEMENT,
+    NO_DAY,
     NUMBERS,
     REPEATS,
     DeviceNumbers,
@@ -22,6 +23,7 @@ from kerneltrack.monitor.periods.device import (
     numbers_of,
 )
 from kerneltrack.monitor.periods.fleet import Spell, median, verdict
+from kerneltrack.monitor.periods.running import RunningPeriods
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.periods.sums import SECOND, SPANS, DeviceSums, PeriodSums, join
 from kerneltrack.native.binding import call
@@ -238,14 +240,73 @@ def test_a_constant_channel_and_twins_have_numbers() -> None:
 def test_a_few_early_rows_are_no_beginning() -> None:
     days = np.array([0, 20_000, 20_001, 20_002, 20_003, 20_004, 20_005, 20_006])
     assert beginning(days, 14) == 20_000
-    assert beginning(days[:3], 14) == 0
-    assert beginning(days[:0], 14) == 0
+    assert beginning(days[:6], 14) == beginning(days[:0], 14) == NO_DAY
     times, rows = made(20)
     early = numbers_of(SPEC, sums_of(np.r_[0, times], np.vstack([rows[:1], rows])))
     np.testing.assert_allclose(
         early.values[1:], numbers_of(SPEC, sums_of(times, rows)).values, atol=0.2
     )
     assert np.isnan(early.values[0]).all()
+
+
+def said_of(
+    times: npt.NDArray[np.int64], rows: Array, cuts: list[int]
+) -> tuple[dict[int, tuple[int, int, bytes]], list[bytes]]:
+    """What is said last of each day (version, rows, numbers) of rows that come in parts."""
+    last: dict[int, tuple[int, int, bytes]] = {}
+    state, past = b"", list[bytes]()
+    edges = [0, *sorted({*cuts} - {0, len(times)}), len(times)]
+    for begin, end in pairwise(edges):
+        running = RunningPeriods(SPEC, WIDTH, state, past.copy)
+        running.add(times[begin:end], rows[begin:end])
+        said = [*running.over(), *(running.last() if begin == edges[-2] else ())]
+        for numbers, versions in said:
+            for day, count, values, version in zip(*numbers, versions, strict=True):
+                assert version > last.get(int(day), (0,))[0]
+                last[int(day)] = int(version), int(count), values.tobytes()
+        state, past = running.encode(), past if running.past is None else running.past
+    return last, past
+
+
+DAYS_OFF = st.sets(st.integers(0, 49), max_size=40)
+
+
+@given(DAYS_OFF, st.lists(st.integers(0, 50 * 6), max_size=8))
+def test_what_is_said_last_of_a_day_is_what_all_rows_make_of_it(
+    off: set[int], cuts: list[int]
+) -> None:
+    """Whatever days have no rows, a wild early one among them, and however rows are cut."""
+    times, rows = made(50, step=14_400)
+    there = ~np.isin(times // (DAY * SECOND) - START // DAY, list(off))
+    times, rows = np.r_[DAY * SECOND, times[there]], np.vstack([rows[:1], rows[there]])
+    last, past = said_of(times, rows, [min(cut, len(times)) for cut in cuts])
+    wanted = numbers_of(SPEC, sums_of(times, rows))
+    assert sorted(last) == wanted.period.tolist()
+    for day, count, values in zip(*wanted, strict=True):
+        assert last[int(day)][1:] == (int(count), values.tobytes())
+    assert len(past) <= SPEC.delay + SPEC.past + 1
+    assert max(version for version, *_ in last.values()) <= SPEC.first
+
+
+def test_a_day_before_the_one_that_goes_on_begins_all_anew() -> None:
+    times, rows = made(20)
+    wild = np.r_[times[-1:] + 10**18, times]
+    last, past = said_of(wild, np.vstack([rows[:1], rows]), [1, 400])
+    alone, days = said_of(times, rows, [])
+    assert last == alone and past == days
+
+
+def test_bytes_of_another_length_are_refused() -> None:
+    running = RunningPeriods(SPEC, WIDTH)
+    assert running.encode() == b""
+    running.add(*made(2))
+    assert len(list(running.over())) == 1
+    state, past = running.encode(), running.past or []
+    with pytest.raises(ConfigError, match="state = "):
+        RunningPeriods(SPEC, WIDTH, state[:-8])
+    again = RunningPeriods(SPEC, WIDTH, state, lambda: [past[0][8:]])
+    with pytest.raises(ConfigError, match="state = "):
+        list(again.last())
 
 
 def test_median_is_numpys() -> None:

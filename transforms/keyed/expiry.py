@@ -20,7 +20,7 @@ from kerneltrack.snapshots.files import escaped, read_whole, write_whole
 from transforms.chunks import Chunk, chunk_from, decode_batch, encode_batch
 from transforms.metrics import count
 
-VERSION = b"2"
+VERSION = b"3"
 DIGEST = 16
 LEAST_AFTER = 0.1
 MOST_AFTER = 1e8
@@ -32,6 +32,8 @@ _SCHEMA = pa.schema(
         pa.field("clock", pa.binary()),
         pa.field("waiting", pa.list_(pa.binary())),
         pa.field("learner", pa.binary()),
+        pa.field("periods", pa.binary()),
+        pa.field("days", pa.list_(pa.binary())),
     ],
     metadata={_VERSION_KEY: VERSION},
 )
@@ -45,12 +47,16 @@ class KeptModel(NamedTuple):
         clock: The tracker's clock, as bytes.
         waiting: Rows that wait.
         learner: The learner's bytes, None without.
+        periods: What its periods have come to, none without.
+        days: Those that are over.
     """
 
     state: bytes | None
     clock: bytes | None = None
     waiting: tuple[Chunk, ...] = ()
     learner: bytes | None = None
+    periods: bytes = b""
+    days: tuple[bytes, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +83,8 @@ class Expiry(Settings):
     def write(self, key: str, kept: KeptModel) -> bytes:
         """Write what is kept of a model; return the name by which it is found again."""
         waiting = [chunk.encode() for chunk in kept.waiting]
-        columns = [[kept.state], [kept.clock], [waiting], [kept.learner]]
+        last = [kept.periods], [[*kept.days]]
+        columns = [[kept.state], [kept.clock], [waiting], [kept.learner], *last]
         arrays = [pa.array(one, part.type) for one, part in zip(columns, _SCHEMA, strict=True)]
         data = encode_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
         name = _digest(data)
@@ -102,7 +109,8 @@ class Expiry(Settings):
             raise DataError(path, reason)
         (row,) = batch.to_pylist()
         waiting = tuple(chunk_from(part) for part in row["waiting"])
-        return KeptModel(row["state"], row["clock"], waiting, row["learner"])
+        days = row["periods"], tuple(row["days"])
+        return KeptModel(row["state"], row["clock"], waiting, row["learner"], *days)
 
     def _path(self, key: str, name: bytes) -> str:
         path: str = join(self.folder, f"{escaped(key)}@{name.hex()}.idle")

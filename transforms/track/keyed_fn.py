@@ -37,7 +37,7 @@ from transforms.learn.learners import Learners, gap, outputs_of
 from transforms.learn.plan import Plan
 from transforms.outputs import SNAPSHOTS
 from transforms.track.clock import may_flush
-from transforms.track.log import BUFFER, KEPT, LOG, Cells, ModelLog, Watch
+from transforms.track.log import BUFFER, KEPT, LOG, PAST, Cells, ModelLog, Watch
 
 MOST_HELD = 131_072
 """Rows of a bundle that are held at most."""
@@ -388,7 +388,8 @@ class KeyedFn(beam.DoFn, abc.ABC):
         if not in_time(timers.silent, due, self._expire_after, log.watch.seen):
             return
         clock = None if log.clock is None else log.clock.encode()
-        kept = KeptModel(self.state(key, log), clock, tuple(log.drain()), log.learner)
+        parts = self.state(key, log), clock, tuple(log.drain()), log.learner
+        kept = KeptModel(*parts, log.periods, tuple(log.days()))
         log.expire(self._expiry.write(key, kept))
         log.commit()
         timers.end.clear()
@@ -477,10 +478,11 @@ def with_timers(step: type[KeyedFn], timer: str, live: bool, listens: bool = Fal
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             kept: Any = beam.DoFn.StateParam(KEPT),
+            past: Any = beam.DoFn.StateParam(PAST),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             timestamp: Any = beam.DoFn.TimestampParam,
         ) -> Any:
-            return self.bring(element, Cells(log, buffer, kept), Timers(end), timestamp)
+            return self.bring(element, Cells(log, buffer, kept, past), Timers(end), timestamp)
 
         @on_timer(end_of_input)
         def at_end(
@@ -489,27 +491,29 @@ def with_timers(step: type[KeyedFn], timer: str, live: bool, listens: bool = Fal
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             kept: Any = beam.DoFn.StateParam(KEPT),
+            past: Any = beam.DoFn.StateParam(PAST),
         ) -> Any:
-            return self.finish(key, Cells(log, buffer, kept))
+            return self.finish(key, Cells(log, buffer, kept, past))
 
     class _LiveFn(_Fn):
         """The same with timers of the worker's own time."""
 
         @with_input_types(tuple[str, Chunk])
         @with_output_types(tuple[str, Chunk])
-        def process(  # type: ignore[override]  # noqa: PLR0917 - a parameter for each cell
+        def process(  # type: ignore[override]  # noqa: PLR0913, PLR0917 - one for each cell
             self,
             element: tuple[str, Chunk],
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             kept: Any = beam.DoFn.StateParam(KEPT),
+            past: Any = beam.DoFn.StateParam(PAST),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             idle: Any = beam.DoFn.TimerParam(idleness),
             silent: Any = beam.DoFn.TimerParam(silence),
             timestamp: Any = beam.DoFn.TimestampParam,
         ) -> Any:
             timers = Timers(end, idle, silent)
-            return self.bring(element, Cells(log, buffer, kept), timers, timestamp)
+            return self.bring(element, Cells(log, buffer, kept, past), timers, timestamp)
 
         @on_timer(idleness)
         def at_idle(
@@ -518,24 +522,26 @@ def with_timers(step: type[KeyedFn], timer: str, live: bool, listens: bool = Fal
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             kept: Any = beam.DoFn.StateParam(KEPT),
+            past: Any = beam.DoFn.StateParam(PAST),
             idle: Any = beam.DoFn.TimerParam(idleness),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Any:
-            return self.fall_silent(key, Cells(log, buffer, kept), Timers(None, idle), due)
+            return self.fall_silent(key, Cells(log, buffer, kept, past), Timers(None, idle), due)
 
         @on_timer(silence)
-        def at_silence(
+        def at_silence(  # noqa: PLR0917 - one for each cell
             self,
             key: Any = beam.DoFn.KeyParam,
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             kept: Any = beam.DoFn.StateParam(KEPT),
+            past: Any = beam.DoFn.StateParam(PAST),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             silent: Any = beam.DoFn.TimerParam(silence),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Any:
             timers = Timers(end, None, silent)
-            return self.expire(key, Cells(log, buffer, kept), timers, due)
+            return self.expire(key, Cells(log, buffer, kept, past), timers, due)
 
     class _ListeningFn(_LiveFn):
         """The same with a timer of devices that send nothing."""
@@ -548,6 +554,7 @@ def with_timers(step: type[KeyedFn], timer: str, live: bool, listens: bool = Fal
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             kept: Any = beam.DoFn.StateParam(KEPT),
+            past: Any = beam.DoFn.StateParam(PAST),
             end: Any = beam.DoFn.TimerParam(end_of_input),
             idle: Any = beam.DoFn.TimerParam(idleness),
             silent: Any = beam.DoFn.TimerParam(silence),
@@ -555,7 +562,7 @@ def with_timers(step: type[KeyedFn], timer: str, live: bool, listens: bool = Fal
             timestamp: Any = beam.DoFn.TimestampParam,
         ) -> Any:
             timers = Timers(end, idle, silent, unheard)
-            return self.bring(element, Cells(log, buffer, kept), timers, timestamp)
+            return self.bring(element, Cells(log, buffer, kept, past), timers, timestamp)
 
         @on_timer(absence)
         def at_absence(
@@ -564,11 +571,12 @@ def with_timers(step: type[KeyedFn], timer: str, live: bool, listens: bool = Fal
             log: Any = beam.DoFn.StateParam(LOG),
             buffer: Any = beam.DoFn.StateParam(BUFFER),
             kept: Any = beam.DoFn.StateParam(KEPT),
+            past: Any = beam.DoFn.StateParam(PAST),
             unheard: Any = beam.DoFn.TimerParam(absence),
             due: Any = beam.DoFn.TimestampParam,
         ) -> Any:
             timers = Timers(None, unheard=unheard)
-            return self.miss(key, Cells(log, buffer, kept), timers, due)
+            return self.miss(key, Cells(log, buffer, kept, past), timers, due)
 
     if listens:
         return _ListeningFn

@@ -27,7 +27,7 @@ from transforms.keyed.silence import Heard
 from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
-LOG_VERSION = 15
+LOG_VERSION = 16
 MOST_ENTRIES = 64
 MOST_APPENDED = MOST_ENTRIES // 2
 """Entries of a log that another model is appended to, at most."""
@@ -35,7 +35,7 @@ LEAST_LEFT = 1 << 15
 """Bytes of rows that wait from which on they are left where they are, not written anew."""
 
 CLOCK, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"p", b"r", b"s", b"e", b"w"
-WAITING, LEARNER, HEARD, TOLD = b"l", b"n", b"h", b"f"
+WAITING, LEARNER, HEARD, TOLD, PERIODS = b"l", b"n", b"h", b"f", b"d"
 
 _WATCH = struct.Struct("<ddd")
 _SPAN = struct.Struct("<qq")
@@ -104,6 +104,12 @@ class Told(NamedTuple):
     data: bytes
 
 
+class PeriodBytes(NamedTuple):
+    """What the device's periods have come to, as `tell_periods` writes it."""
+
+    data: bytes
+
+
 class Watch(NamedTuple):
     """When a model last showed itself, and what its timers are set to.
 
@@ -138,9 +144,20 @@ class Watch(NamedTuple):
 
 
 Entry: TypeAlias = (
-    Clock | Packed | LearnerBytes | Chunk | Waiting | Spilled | Expired | Watch | Heard | Told
+    Clock
+    | Packed
+    | LearnerBytes
+    | Chunk
+    | Waiting
+    | Spilled
+    | Expired
+    | Watch
+    | Heard
+    | Told
+    | PeriodBytes
 )
-"""What a log holds. Of clocks, models, learners, watches, what was heard and told the last counts.
+"""What a log holds. Of clocks, models, learners, watches, periods, what was heard and told the last
+counts.
 
 Of rows that lie before a packed model only those from `Packed.ran` on still wait.
 """
@@ -157,6 +174,7 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     Watch: (WATCH, Watch.encode),
     Heard: (HEARD, Heard.encode),
     Told: (TOLD, lambda told: told.data),
+    PeriodBytes: (PERIODS, lambda periods: periods.data),
 }
 """How an entry of each type begins, and the rest of its bytes."""
 
@@ -172,6 +190,7 @@ _READ: dict[bytes, Callable[[bytes], Entry]] = {
     WATCH: Watch.decode,
     HEARD: Heard.decode,
     TOLD: Told,
+    PERIODS: PeriodBytes,
 }
 
 
@@ -203,6 +222,9 @@ class EntryCoder(coders.Coder):
 LOG = BagStateSpec("log", EntryCoder())
 BUFFER = BagStateSpec("buffer", coders.registry.get_coder(Chunk))
 KEPT = BagStateSpec("kept", coders.BytesCoder())
+PAST = BagStateSpec("past", coders.BytesCoder())
+BAGS = (LOG, BUFFER, KEPT, PAST)
+"""The cells of `Cells`, in their order."""
 
 
 class Cells(NamedTuple):
@@ -212,11 +234,13 @@ class Cells(NamedTuple):
         log: That of `LOG`.
         buffer: That of `BUFFER`: rows that wait and are not in the log, older than those.
         kept: That of `KEPT`: the part of a packed model that few rows change.
+        past: That of `PAST`: the periods that are over, an entry each.
     """
 
     log: Any
     buffer: Any
     kept: Any
+    past: Any
 
 
 class MemoryCell:
@@ -237,6 +261,11 @@ class MemoryCell:
     def clear(self) -> None:
         """Forget all."""
         self._entries = []
+
+
+def in_memory() -> Cells:
+    """Return the cells of a model without anything, in memory."""
+    return Cells(*(MemoryCell() for _ in BAGS))
 
 
 def _rows_of(part: Chunk | Waiting) -> Chunk:
@@ -267,6 +296,7 @@ class ModelLog:
         watch: When the model showed itself, in a live job.
         heard: When its rows came, in a job that finds silent devices. An expired one keeps it.
         told: What people said of its episodes while the job ran. An expired one keeps it, too.
+        periods: What its periods have come to, as bytes; none before its first rows.
         expired: The name of its file, if it has expired.
     """
 
@@ -277,7 +307,8 @@ class ModelLog:
         self.learner: bytes | None = None
         self._packed: Packed | None = None
         self.watch = Watch()
-        self.heard, self.told = Heard(), b""
+        self.heard, self.told, self.periods = Heard(), b"", b""
+        self._days: Sequence[bytes] | None = None
         self.expired: bytes | None = None
         self._waiting: list[Chunk | Waiting] = []
         # How many of them lie before the model, and its time: rows up to that have run.
@@ -305,6 +336,9 @@ class ModelLog:
                 self.heard = entry
             elif kind is Told:
                 self.told = entry.data
+            elif kind is PeriodBytes:
+                self._stale += len(self.periods)
+                self.periods = entry.data
             elif kind is Spilled:
                 self._spilled = entry.rows
             elif kind is Expired:
@@ -455,6 +489,7 @@ class ModelLog:
         self.drain()
         self.clock, self.expired = None, name
         self._packed, self.learner = None, None
+        self.periods, self._days = b"", ()
         self.watch = Watch()
 
     def wake(self, kept: KeptModel) -> None:
@@ -462,6 +497,7 @@ class ModelLog:
         self._anew = True
         self.clock = None if kept.clock is None else Clock.decode(kept.clock)
         self.learner, self.expired = kept.learner, None
+        self.periods, self._days = kept.periods, kept.days
         self._waiting, self._past = list(kept.waiting), 0
 
     def put_clock(self, clock: Clock) -> None:
@@ -486,6 +522,16 @@ class ModelLog:
         self.told = told
         self._added.append(Told(told))
 
+    def days(self) -> Sequence[bytes]:
+        """Return the periods that are over."""
+        return self._cells.past.read() if self._days is None else self._days
+
+    def put_periods(self, data: bytes, days: Sequence[bytes] | None) -> None:
+        """Let the periods have come to this; `days`: those that are over, None: as before."""
+        self.periods = data
+        self._days = self._days if days is None else days
+        self._added.append(PeriodBytes(data))
+
     def commit(self) -> None:
         """Write down what is new: once, when a call has done its work."""
         if self._length + len(self._added) > MOST_ENTRIES or len(self._waiting) > MOST_ENTRIES:
@@ -501,6 +547,10 @@ class ModelLog:
                 self._cells.kept.add(packed.kept)
         elif self._keeps:
             self._cells.kept.clear()
+        if self._days is not None:
+            self._cells.past.clear()
+            for day in self._days:
+                self._cells.past.add(day)
         if self._anew:
             self._cells.log.clear()
             self._added = self._entries()
@@ -518,6 +568,8 @@ class ModelLog:
             entries.append(_without_kept(self._packed))
         if self.learner is not None:
             entries.append(LearnerBytes(self.learner))
+        if self.periods:
+            entries.append(PeriodBytes(self.periods))
         if self._spilled:
             entries.append(Spilled(self._spilled))
         entries.extend(self._left())

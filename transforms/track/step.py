@@ -44,9 +44,10 @@ from transforms.track.clock import (
 from transforms.track.devices import tell, tell_new
 from transforms.track.emit import emit, failures, tell_unreferenced
 from transforms.track.keyed_fn import BundleRows, Came, KeyedFn, Timers
-from transforms.track.log import Cells, MemoryCell, ModelLog
+from transforms.track.log import Cells, ModelLog, in_memory
 from transforms.track.order import Order
 from transforms.track.packed import pack, unpack
+from transforms.track.periods import tell_periods
 from transforms.track.refusals import Refusals
 from transforms.track.silences import silence_begins, silence_ends
 from transforms.track.slices import run_slices
@@ -292,7 +293,7 @@ class TrackFn(KeyedFn):
 
     def finish_arrived(self, key: str, chunks: Iterable[Chunk]) -> Iterator[Any]:
         """Run all of a model's rows as those of a stream, of which only some wait."""
-        cells = Cells(MemoryCell(), MemoryCell(), MemoryCell())
+        cells = in_memory()
         for chunk in chunks:
             log, came = ModelLog(cells), BundleRows(cells, Timers(None), [chunk])
             yield from run_visits(self.refusals, (yield from self._visit(key, log, came)))
@@ -312,6 +313,10 @@ class TrackFn(KeyedFn):
                 rows = in_turn(rows)
             admitted = admit_waiting(self.refusals, key, rows, now)
         yield from self._finish(key, now, self._model(key, log), admitted)
+        width = log.width if admitted is None else admitted.block.rows.column("x").shape[1]
+        if self._work.periods is not None and width:
+            rows = no_rows(width) if admitted is None else admitted.block.rows
+            yield from tell_periods(self._work.periods, self._order, key, log, rows, last=True)
 
     def gone(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
         """Return the last that is known of a model that expires; one that is silent stays so."""

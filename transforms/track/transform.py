@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import apache_beam as beam
@@ -15,6 +16,7 @@ from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.mismatch import stores_rows
 from kerneltrack.monitor.moving import ON_A_BUDGET
+from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.rules import Rules
@@ -45,6 +47,7 @@ from transforms.outputs import (
     LOST_LABELS,
     METRICS,
     MISMATCH,
+    PERIODS,
     PREDICTIONS,
     SCORED,
     SNAPSHOTS,
@@ -86,6 +89,13 @@ def _check_without_reference(**known: object) -> None:
             raise ConfigError(name, value, "None without a reference")
 
 
+def _check_periods(periods: PeriodsSpec | None, order: Order) -> None:
+    """Refuse periods of rows in order of arrival, or that all wait."""
+    if periods is not None and order.max_disorder in (0, math.inf):
+        allowed = "None unless rows wait for others for some time, and not for the end"
+        raise ConfigError("periods", periods, allowed)
+
+
 def _check_condition(reference: ReferenceSpec | None) -> None:
     """Refuse a condition that names channels: rows have none here."""
     condition = None if reference is None else reference.condition
@@ -123,6 +133,9 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
       devices, if asked for: `tuple[str, Chunk]`, columns as in
         `transforms.write.schemas.devices_schema`: what is known of a device, a line whenever that
         changes, in the order in which it does.
+      periods, if asked for: `tuple[str, Chunk]`, columns as in
+        `transforms.write.schemas.periods_schema`: each day of a device once a row of a later one
+        has run, and at the end of the input; in its first days those before again.
       snapshots: `tuple[str, bytes]`, the state of each model, and of its learner, at the end of
         its input and at the boundaries (`codec`). Rows that wait for labels are part of a
         learner's, with the labels that name them; they are settled by the job that goes on from it
@@ -162,6 +175,9 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             event-time window.
         drift: How changes of the loss are detected; None: not at all.
         reference: What rows are compared with to find episodes; None: nothing.
+        periods: What a device's days are compared with, as they end, in a job whose rows do not
+            wait for the end of the input, and have times; None: with nothing. Nothing else depends
+            on it. `SummarisePeriods` does it where rows wait.
         given: Where models take their references from; None: of their own first rows. A model
             that finds none there is tracked without.
         quiet: Times at which rows of models are not compared with their references, nor learned
@@ -204,6 +220,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         measure: MeasureMismatch | None = None,
         drift: DriftSpec | None = None,
         reference: ReferenceSpec | None = None,
+        periods: PeriodsSpec | None = None,
         given: GivenReferences | None = None,
         quiet: QuietTimes | None = None,
         rules: Rules | None = None,
@@ -244,6 +261,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         if silent_after is not None and (reference is None or self._waits(order)):
             allowed = "None without a reference, or if rows wait for the end of the input"
             raise ConfigError("silent_after", silent_after, allowed)
+        _check_periods(periods, order or Order())
         _check_condition(reference)
         if reference is None:
             _check_without_reference(quiet=quiet, rules=rules, feedback=feedback)
@@ -261,6 +279,7 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
             measure=None if measure is None else measure.in_ns(),
             drift=drift,
             reference=reference,
+            periods=periods,
             given=given,
             quiet=quiet,
             rules=rules,
@@ -313,6 +332,8 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         expiry = self._expiry if live else None
         fn = step(self._work, self._order, self._warm, expiry, plan, self._silent_after)
         names = names_of(TRACKER, (DEVICES,) if self._work.devices else ())
+        if self._work.periods is not None:
+            names += (PERIODS,)
         if plan is not None:
             names += names_of(LEARNER, (SCORED,) if plan.at_once else ())
         return run_step(rows, "Track", fn, FEATURES, dict.fromkeys(names))

@@ -32,6 +32,7 @@ from transforms.track.keyed_fn import MOST_BYTES
 from transforms.track.log import Waiting
 from transforms.track.order import Order
 from transforms.track.packed import Packed, PackedBundle, checked, fit_each, pack, unpack
+from transforms.track.periods import tell_periods
 from transforms.track.refusals import Refusals
 from transforms.track.slices import SLICE_ROWS, run_slices
 
@@ -200,6 +201,11 @@ def _run_block(refusals: Refusals, ready: list[_ReadyVisit]) -> Iterator[Output]
     edges, until = released.starts(len(ready)), [each.until for each in ready]
     for ran in run_slices(packed.models, released.rows, edges, until):
         yield from emit(refusals, ran)
+    if work.periods is not None:
+        for each, (start, stop) in zip(ready, itertools.pairwise(edges.tolist()), strict=True):
+            if stop > start:
+                own, visit = released.rows.slice(start, stop), each.visit
+                yield from tell_periods(work.periods, order, visit.key, visit.log, own)
     _write(work, ready, packed, rest, taken)
 
 

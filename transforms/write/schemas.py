@@ -102,11 +102,12 @@ def episodes_schema(has_time: bool, width: int, mutes: bool = False) -> pa.Schem
     return pa.schema([*fields, ("shares", of_channels), ("deviations", of_channels)])
 
 
-def periods_schema(width: int) -> pa.Schema:
+def periods_schema(width: int, bounded: bool = True) -> pa.Schema:
     """Return the schema of the periods of rows with so many channels.
 
     A line a device and period that has rows: from `start` to `end`, its `rows`, and of each channel
-    level, movement and repeats against the device's own past, NaN where there is too little.
+    level, movement and repeats against the device's own past, NaN where there is too little. Where
+    the input does not end, a period may be said again, with a higher `version`: the last counts.
     """
     return pa.schema(
         [
@@ -115,6 +116,7 @@ def periods_schema(width: int) -> pa.Schema:
             pa.field("end", TIME),
             pa.field("rows", pa.int64()),
             *(pa.field(name, pa.list_(pa.float64(), width)) for name in NUMBERS),
+            *([] if bounded else [pa.field("version", pa.int64())]),
         ]
     )
 

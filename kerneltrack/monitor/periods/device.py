@@ -14,10 +14,11 @@ with s the median over the past's days of √(wᵀCw / n), at least .01 of the c
 The past of a period is the days from `delay + past` to `delay` days before its own. In a device's
 first days there is none: there each day is compared with the others of them (crosswise). Days on
 which a channel was more than ten times as far from the past's median as on most are left out, so
-that one wild value does not decide for weeks. Without five days in the past there are no numbers.
+that one wild value does not decide for weeks. Without five days in the past, and before a device
+has begun, there are no numbers.
 
-The numbers depend on this device's rows in order of time and on the spec alone, bit for bit. Cost
-O(past · D² + D³) a day.
+The numbers depend on this device's rows in order of time and on the spec alone, bit for bit: on no
+later days, but for those of the first days. Cost O(past · D² + D³) a day.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from kerneltrack.native.elementary import elementary
 NUMBERS = LEVEL, MOVEMENT, REPEATS = ("level", "movement", "repeats")
 FEWEST_DAYS = 5
 """Days of the past that it takes to compare a period."""
+NO_DAY = 1 << 40
+"""A day that does not come."""
 _RIDGE = 1e-3
 _LEAST_SCALE = 1e-2
 _LEAST_MOVEMENT = 1e-3
@@ -78,13 +81,28 @@ def numbers_of(spec: PeriodsSpec, sums: DeviceSums) -> DeviceNumbers:
         sums: Of all its rows.
     """
     days, known = sums.result()
-    values = np.full((len(days), len(NUMBERS), sums.width), np.nan)
-    ages = days - beginning(days, spec.first)
-    for at in range(len(days)):
+    return numbers_at(spec, days, known, beginning(days, spec.first), np.arange(len(days)))
+
+
+def numbers_at(
+    spec: PeriodsSpec, days: IntArray, known: PeriodSums, begin: int, places: IntArray
+) -> DeviceNumbers:
+    """Return what some periods of a device come to.
+
+    Args:
+        spec: The spec.
+        days: (K,) the days that have rows, ascending: all that these are compared with.
+        known: Their sums.
+        begin: As of `beginning`.
+        places: Those that are asked for.
+    """
+    values = np.full((len(places), len(NUMBERS), known.repeats.shape[1]), np.nan)
+    ages = days - begin
+    for line, at in enumerate(places.tolist()):
         past = _past_of(known, _before(spec, ages, at))
         if past is not None:
-            values[at] = _compared(past, known, np.array([at]))
-    return DeviceNumbers(days, known.rows, values)
+            values[line] = _compared(past, known, np.array([at]))
+    return DeviceNumbers(days[places], known.rows[places], values)
 
 
 def beginning(days: IntArray, first: int) -> int:
@@ -95,12 +113,13 @@ def beginning(days: IntArray, first: int) -> int:
     Args:
         days: The days that have rows, ascending.
         first: How many days the first ones are.
+
+    Returns:
+        The day; `NO_DAY` if there is none yet.
     """
-    if not len(days):
-        return 0
     within = np.searchsorted(days, days + first) - np.arange(len(days))
-    enough = within > FEWEST_DAYS
-    return int(days[int(np.argmax(enough))])
+    enough = days[within > FEWEST_DAYS]
+    return int(enough[0]) if len(enough) else NO_DAY
 
 
 def _before(spec: PeriodsSpec, ages: IntArray, at: int) -> IntArray:

@@ -83,16 +83,36 @@ class DeviceSums:
     Args:
         width: Channels D.
         seconds: Length of a period; period k begins at k times as many seconds of Unix time.
+
+    Attributes:
+        memory: What goes on from period to period.
     """
 
     def __init__(self, width: int, seconds: int) -> None:
         """Begin without rows."""
         self.width, self._length = width, seconds * SECOND
-        self._memory = Memory(
+        self.memory = Memory(
             np.zeros((len(SPANS), width)), np.zeros(width), np.zeros(2, dtype=np.int64)
         )
         self._periods: list[IntArray] = []
         self._sums: list[PeriodSums] = []
+
+    @classmethod
+    def going_on(
+        cls, seconds: int, memory: Memory, period: IntArray, sums: PeriodSums
+    ) -> DeviceSums:
+        """Return those of a device that is in the period (1,), which the next rows may be of.
+
+        The arrays are taken over, and written to.
+        """
+        found = cls(len(memory.last), seconds)
+        found.memory, found._periods, found._sums = memory, [period], [sums]
+        return found
+
+    @property
+    def newest(self) -> int | None:
+        """The newest period that has rows; None without any."""
+        return int(self._periods[-1][-1]) if self._periods else None
 
     def add(self, times: IntArray, rows: FloatArray) -> None:
         """Count rows; those with a value that is missing or above `LARGEST` are left out.
@@ -113,7 +133,7 @@ class DeviceSums:
         more = PeriodSums.of(len(new) - len(before), self.width)
         sums = PeriodSums(*(np.concatenate(pair) for pair in zip(known, more, strict=True)))
         places = np.searchsorted(new, period)
-        call("period_sums", np.array(SPANS), self._memory, rows, times, places, sums)
+        call("period_sums", np.array(SPANS), self.memory, rows, times, places, sums)
         # The last period may go on: it is taken up again by the next call.
         size = PARTS * self.width
         if len(new) > 1:
@@ -130,6 +150,14 @@ class DeviceSums:
             return np.zeros(0, dtype=np.int64), PeriodSums.of(0, self.width)
         sums = PeriodSums(*(np.concatenate(parts) for parts in zip(*self._sums, strict=True)))
         return np.concatenate(self._periods), sums
+
+    def take_over(self) -> tuple[IntArray, PeriodSums]:
+        """Return the periods that are over, since a later one has rows, and forget them."""
+        going = self._periods[-1:], self._sums[-1:]
+        self._periods, self._sums = self._periods[:-1], self._sums[:-1]
+        found = self.result()
+        self._periods, self._sums = going
+        return found
 
 
 def join(sums: PeriodSums, groups: Sequence[IntArray]) -> PeriodSums:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kerneltrack.monitor.periods.fleet import Spell
 from pipelines.report.data.files import read_lines
 from pipelines.report.text import SECOND, moment, natural
 from transforms.outputs import DIFFERENCES
@@ -104,6 +105,19 @@ def differences_of(output: str, run: Mapping[str, Any]) -> Differences | None:
     )
 
 
+def lines_of_spells(spells: Iterable[Spell], channels: Sequence[str]) -> list[dict[str, Any]]:
+    """Return spells as lines of `differences/`; times in ns."""
+    return [
+        {
+            **spell._asdict(),
+            "model_id": spell.model,
+            "channel": channels[spell.channel],
+            **{name: getattr(spell, name) * SECOND for name in ("start", "noticed", "last")},
+        }
+        for spell in spells
+    ]
+
+
 def differing_of(output: str, run: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the line of each device that differs to the end; none where nothing was asked for.
 
@@ -116,6 +130,11 @@ def differing_of(output: str, run: Mapping[str, Any]) -> dict[str, dict[str, Any
         for line in read_lines(output, DIFFERENCES)
         if line["model_id"] is not None and line["state"] == "open"
     }
+
+
+def differing_channel(line: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the channel of a line of `differences/`, as the lines of devices name channels."""
+    return [{"channel": line["channel"], "share": 1.0, "deviation": None}]
 
 
 def _difference(line: Mapping[str, Any], spells: int = 1) -> Difference:
