@@ -200,9 +200,9 @@ MUTATIONS = (
     ),
     Mutation(
         "progress is a nanosecond ahead",
-        f"{_CLOCK}:progress",
-        "nanoseconds(order.max_disorder), flushed",
-        "nanoseconds(order.max_disorder) + 1, flushed",
+        f"{_CLOCK}:progress_at",
+        "nanoseconds(order.max_disorder), taken",
+        "nanoseconds(order.max_disorder) + 1, taken",
     ),
     Mutation(
         "rows that are not ready are lost once others run",
@@ -219,14 +219,14 @@ MUTATIONS = (
     Mutation(
         "rows that are late count",
         f"{_ARRIVAL}:_after",
-        "last - newest > reach or first < progress(order, clock)",
+        "last - newest > reach or first < progress_at(order, newest, clock.flushed)",
         "last - newest > reach",
     ),
     Mutation(
         "rows that jump ahead count at once",
         f"{_ARRIVAL}:_after",
-        "last - newest > reach or first < progress(order, clock)",
-        "first < progress(order, clock)",
+        "last - newest > reach or first < progress_at(order, newest, clock.flushed)",
+        "first < progress_at(order, newest, clock.flushed)",
         {"jump": 20.0},
     ),
     Mutation(
