@@ -76,6 +76,11 @@ class Chunk:
         return self._records
 
     @property
+    def part(self) -> tuple[pa.RecordBatch, int, int] | None:
+        """The batch that the rows are a part of, from and to where; None if they are no part."""
+        return None if self._part is None else (self._batch, *self._part)
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns."""
         if self._records is not None:
@@ -163,11 +168,13 @@ class Chunk:
 
 def _rejoined(chunks: Sequence[Chunk]) -> Chunk | None:
     """Return parts of a batch that follow one another in it as one part; None if they are none."""
-    batch = chunks[0]._batch
-    parts = [each._part for each in chunks if each._part is not None and each._batch is batch]
-    if len(parts) < len(chunks) or any(stop != start for (_, stop), (start, _) in pairwise(parts)):
+    parts = [part for each in chunks if (part := each.part) is not None]
+    if len(parts) < len(chunks):
         return None
-    return Chunk(batch, part=(parts[0][0], parts[-1][1]))
+    for (batch, _, stop), (other, start, _) in pairwise(parts):
+        if other is not batch or stop != start:
+            return None
+    return Chunk(parts[0][0], part=(parts[0][1], parts[-1][2]))
 
 
 MOST_AS_RECORDS = 48
