@@ -19,8 +19,9 @@ from pipelines.cli.feedback_file import FLAG as FEEDBACK_FLAG
 from pipelines.cli.quiet_file import FLAG
 from pipelines.cli.rule_flags import FLAG as RULES_FLAG
 from pipelines.files.groups import check_group, groups_of
+from pipelines.files.time_span import KEY
 from pipelines.job_spec import Job
-from pipelines.report.clock import SiteClock, clock_of
+from pipelines.report.clock import SiteClock, clock_of, ns_of
 from pipelines.report.text import MOST_NAMED, and_more, counted, few
 from pipelines.run_folder import RUN
 from transforms.outputs import SNAPSHOTS
@@ -86,11 +87,18 @@ def quiet_lines(output: str, run: Mapping[str, Any], quiet: QuietTimes | None) -
     """Return what the end of a job says of quiet times: those of no device are mistakes."""
     if quiet is None:
         return []
-    many = counted(len(quiet.times), "quiet time")
-    lines = [f"rows of {many} are not compared with references:"]
+    times, span = list(quiet.times), run.get(KEY)
+    if span is not None:
+        # Those that come every year are in all years.
+        first, last = (ns_of(span[end]) for end in ("first", "last"))
+        times = [each for each in times if each.start <= last and each.end > first]
+    lines = ["no row is of a quiet time"]
+    if times:
+        many = counted(len(times), "quiet time")
+        lines = [f"rows of {many} are not compared with references:"]
     sizes, clock = Counter(quiet.groups.values()), clock_of(run)
-    lines += [f"  {_in_words(each, sizes, clock)}" for each in quiet.times[:MOST_NAMED]]
-    lines += and_more(len(quiet.times), join(output, RUN))
+    lines += [f"  {_in_words(each, sizes, clock)}" for each in times[:MOST_NAMED]]
+    lines += and_more(len(times), join(output, RUN))
     return [*lines, *_unknown_lines(output, quiet.times, quiet.groups, FLAG)]
 
 

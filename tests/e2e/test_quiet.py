@@ -79,9 +79,14 @@ def test_quiet_rows_are_tracked_and_not_judged(
     assert [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()] == [
         *("normal", "normal", "normal")
     ]
-    quiet.write_text("device,from,to\n*,1970-01-01T16:00:00,1970-01-03\n")
+    quiet.write_text("device,from,to\n*,every year 01-01T16:00:00,01-02\n")
     assert track(rows, tmp_path / "end", "--quiet", str(quiet), "--workers", "1") == 0
-    capsys.readouterr()
+    ended = capsys.readouterr().out
+    assert "rows of 1 quiet time are not compared with references:\n" in ended
+    assert "  all devices: 1970-01-01 16:00:00 UTC to 1970-01-03 00:00:00 UTC\n" in ended
+    assert "1971" not in ended
+    page = (tmp_path / "end" / "report.html").read_text()
+    assert page.count('[[57600.0,172800.0,""]]') == 3
     assert main(["devices", str(tmp_path / "end")]) == 0
     assert capsys.readouterr().out.startswith("0 of 3 devices are off (3 quiet)\n")
     page = (output / "report.html").read_text()

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor.condition import Condition
 from kerneltrack.monitor.quiet import QuietTimes, runs_of
-from pipelines.report.clock import clock_of
+from pipelines.report.clock import clock_of, ns_of
 from pipelines.report.data.alerts import AlertLines
 from pipelines.report.data.channels import ChannelSpan
 from pipelines.report.data.choice import Choice
@@ -254,11 +254,13 @@ def _quiet(report: Report, name: str, curve: Curve) -> list[list[Any]]:
     start, times = curve.start, report.run.get("quiet")
     if start is None:
         return []
+    span = report.run.get("time_span")
+    last = None if span is None else ns_of(span["last"])
     entries = [] if times is None else QuietTimes.from_dict(times).entries_of(name)
     spans: list[list[Any]] = [
         [(each.start - start) / 1e9, (each.end - start) / 1e9, each.why]
         for each in entries
-        if each.end > start
+        if each.end > start and (last is None or each.start <= last)
     ]
     return spans + _idle(_condition(report.run), curve)
 
