@@ -79,6 +79,7 @@ SHORT = (
     Short("bench_site", "--machines 6 --length 40 --seeds 1 --makers pumps --broken 4"),
     Short("bench_episodes", "--sets skab"),
     Short("bench_tsbad"),
+    Short("bench_series"),
     Short("bench_neighbours", "--devices 30 --seeds 1 --scale 1000"),
     Short("bench_prequential", "--quick --sets elec2 cpusmall"),
     Short("bench_defaults", "--quick --sets elec2 cpusmall"),

@@ -487,10 +487,11 @@ typedef struct {
   int64_t season;
   int64_t accept_after;
   int64_t gap;
+  int64_t window;
   int64_t mode;
   int64_t learn;
 } reference_settings;
-KT_WORDS(reference_settings, 18);
+KT_WORDS(reference_settings, 19);
 
 /* Tables: The part of a reference's state that its own row loops work on (native/reference.c). */
 typedef struct {
@@ -535,8 +536,10 @@ typedef struct {
   ints compared;
   int_table episodes;
   mat episode_sums;
+  mat shapes;
+  mat before;
 } reference_state;
-KT_WORDS(reference_state, 100);
+KT_WORDS(reference_state, 106);
 
 /* EpisodeRoom: Arrays that a call fills, one entry an episode that was opened, changed or closed.
 */

@@ -41,6 +41,15 @@ does not get there may be none. */
 #define LEAST_MEAN 1e-9
 /* What α counts beside d. */
 #define ANGLE_WEIGHT 0.5
+/* What the distance from the nearest shape counts beside d, of one channel; of several over the square of their
+number, as so many ties are among what d sees. */
+#define WINDOW_WEIGHT 18.0
+/* Rows of a window over which its surprise counts as that of so many, beyond so many times what is let pass of a
+row: windows that follow one another have most of their rows in common. */
+#define WINDOW_COUNTS 4.0
+#define WINDOW_BEYOND 2.0
+/* The score that the distance from the nearest shape is by itself, behind those of the measures. */
+#define SHAPES SCORED
 /* Means over time that go along with a row, the faster one first: what a new row counts in each, and by
 how many deviations it moves one at most, so that a single wild row is forgotten soon. */
 static const double memory_rates[] = {0.3, 0.02};
@@ -213,15 +222,29 @@ static int64_t tail_of(int64_t many) {
   return most_of((int64_t)(TAIL_PART * (double)many), TAIL_LEAST);
 }
 
-/* s: a d and α, each over its mean; about 1 while all is well. */
-static double score_of(const reference_state *state, int which, double measured, double angle) {
-  const double *means = state->reals.at + MEANS;
-  return fma(ANGLE_WEIGHT, angle / means[ANGLE], sqrt(measured) / means[which]) /
-         (1.0 + ANGLE_WEIGHT);
+/* The distance from the nearest shape over its mean; 1 where there is none. */
+static double window_part(const reference_state *state, double window) {
+  return window < 0.0 ? 1.0 : sqrt(window) / state->reals.at[WINDOW_MEAN];
 }
 
+/* s: a d and α, each over its mean, and beside the first d the distance from the nearest shape; about 1 while all
+is well. */
+static double score_of(const reference_state *state, int which, const mat *measures, int64_t at) {
+  if (which == SHAPES) return window_part(state, row_of(measures, WINDOW)[at]);
+  const double *means = state->reals.at + MEANS;
+  double measured = row_of(measures, which)[at], angle = row_of(measures, ANGLE)[at];
+  double score = fma(ANGLE_WEIGHT, angle / means[ANGLE], sqrt(measured) / means[which]);
+  if (!has_windows(state) || which != LONG) return score / (1.0 + ANGLE_WEIGHT);
+  double width = (double)state->rows.columns, weight = WINDOW_WEIGHT / (width * width);
+  double part = window_part(state, row_of(measures, WINDOW)[at]);
+  return fma(weight, part, score) / (1.0 + ANGLE_WEIGHT + weight);
+}
+
+/* How many scores there are of a row. */
+static int scored(const reference_state *state) { return has_windows(state) ? SHAPES + 1 : SCORED; }
+
 static double *tail_numbers(const reference_state *state, int which) {
-  return state->reals.at + TAILS + which * TAIL_NUMBERS;
+  return state->reals.at + (which == SHAPES ? WINDOW_TAIL : TAILS + which * TAIL_NUMBERS);
 }
 
 /* The surprise -ln p of a score under its calibration. */
@@ -250,7 +273,7 @@ part of Ω as its Cholesky factor, of which the first `factored` rows are known;
 `part` up to each; how far the entries are above what the others make of them. */
 typedef struct {
   mat precision;
-  double *e, *y, *v, *part, *gain, *above;
+  double *e, *y, *v, *part, *gain, *above, *parts;
   int64_t *entries, factored;
   mat chol;
   int known;
@@ -271,6 +294,7 @@ static blame_work make_blame_work(arena *from, const reference_state *state, int
   work.part = reals(from, MOST_CHANNELS * lags);
   work.gain = reals(from, MOST_CHANNELS * lags);
   work.above = reals(from, MOST_CHANNELS * lags);
+  work.parts = reals(from, state->rows.columns);
   work.factored = 0;
   work.entries = wholes(from, MOST_CHANNELS * lags);
   work.chol = table(from, MOST_CHANNELS * lags, MOST_CHANNELS * lags);
@@ -512,10 +536,35 @@ static int off_by_angle(const reference_state *state, int64_t place) {
   return row_of(&state->measured, ANGLE)[place] / means[ANGLE] > larger(distance, 1.0);
 }
 
+/* Whether the window that ends at a place is further from the nearest shape, over its mean, than the rows are
+from the mean, over theirs. */
+static int off_by_shape(const reference_state *state, int64_t place) {
+  if (!has_windows(state)) return 0;
+  const double *means = state->reals.at + MEANS;
+  double distance = sqrt(row_of(&state->measured, SHORT)[place]) / means[SHORT];
+  double angle = row_of(&state->measured, ANGLE)[place] / means[ANGLE];
+  double part = window_part(state, row_of(&state->measured, WINDOW)[place]);
+  return part > larger(larger(distance, angle), 1.0);
+}
+
+/* Of a row whose window is off: each channel by its part of the squared distance. Of how far it is above what is
+usual a shape says nothing. */
+static void add_blame_of_shape(const reference_settings *settings, reference_state *state, int64_t place,
+                               double times, blame_work *work) {
+  double usual = state->reals.at[WINDOW_MEAN] * state->reals.at[WINDOW_MEAN];
+  if (!window_parts(settings, state, place, work->parts)) return;
+  for (int64_t d = 0; d < state->blame.size; d++)
+    state->blame.at[d] = smaller(fma(times, work->parts[d] / usual, state->blame.at[d]), VAST);
+}
+
 /* What is off in the row at a place of the open block, added so many times. */
 static void add_blame(const reference_settings *settings, reference_state *state,
                       const reference_stored *stored, int64_t place, blame_times times,
                       blame_work *work) {
+  if (off_by_shape(state, place)) {
+    add_blame_of_shape(settings, state, place, times.blame, work);
+    return;
+  }
   split_row(state, settings->lags, place, work);
   if (off_by_angle(state, place) && stored->support.rows > 0)
     add_blame_of_angle(settings, state, stored, place, times, work);
@@ -784,6 +833,14 @@ static double weighed(double *recent, int64_t *since, int64_t lags, int64_t row,
   return smaller(embedded, larger(*recent, MOST_HISTORY));
 }
 
+/* What the surprise of a shape adds to the evidence. */
+static double added_by_shape(const reference_settings *settings, const reference_state *state,
+                             double surprise) {
+  int64_t length = state->counts.at[WINDOW_LENGTH];
+  if (length == 0) return 0.0;
+  return WINDOW_COUNTS / (double)length * larger(surprise - WINDOW_BEYOND * settings->drift, 0.0);
+}
+
 /* Rows of the open block from where S was raised, or the last gap ended, up to a place: what looked odd was
 nothing (1), or was an episode (0). */
 static void mark(reference_state *state, int64_t first, int64_t base, int64_t place, int good) {
@@ -826,13 +883,14 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
     double held = stuck_surprise(state, row_of(&state->rows, settings->lags - 1 + place),
                                  counts[CALIBRATED] == 0);
     if (counts[SORTED] == 0) continue;
-    double scores[SCORED], surprises[SCORED];
-    for (int which = 0; which < SCORED; which++) {
-      scores[which] = score_of(state, which, row_of(&state->measured, which)[place], angle);
+    double scores[SHAPES + 1], surprises[SHAPES + 1];
+    for (int which = 0; which < scored(state); which++) {
+      scores[which] = score_of(state, which, &state->measured, place);
       surprises[which] = surprise_of(state, which, scores[which]);
     }
     double counted = weighed(&numbers[RECENT], &counts[RECENT_ROW], settings->lags, row,
                              surprises[SHORT], surprises[ALONE]);
+    if (has_windows(state)) counted += added_by_shape(settings, state, surprises[SHAPES]);
     if (counts[CALIBRATED] == 0) {
       rehearse(settings, state, counted, MOST_REHEARSED);
       continue;
@@ -873,6 +931,7 @@ int64_t watch_rows(const reference_settings *settings, reference_state *state,
 
 void roll_block(const reference_settings *settings, reference_state *state) {
   int64_t block = state->good.size, width = state->rows.columns, many = state->memory.columns;
+  if (has_windows(state)) roll_windows(settings, state);
   copy(row_of(&state->memory, 0), row_of(&state->memory, block), many);
   for (int64_t l = 0; l < settings->lags - 1; l++)
     copy(row_of(&state->rows, l), row_of(&state->rows, block + l), width);
@@ -909,7 +968,7 @@ static void thin_out(reference_state *state) {
   int64_t *counts = state->counts.at, bits = counts[THINNED] + 1;
   for (int64_t run = 0; run < state->scores.columns / 2; run++) {
     int64_t from = 2 * run + half_of(run, bits);
-    for (int which = 0; which < MEASURES; which++) {
+    for (int64_t which = 0; which < state->scores.rows; which++) {
       double *kept = row_of(&state->scores, which);
       kept[run] = kept[from];
     }
@@ -925,7 +984,7 @@ void keep_measures(reference_state *state) {
     int64_t row = counts[OFFERED]++;
     if (counts[CALIBRATED] == 0 && counts[KEPT] == slots) thin_out(state);
     if (!stands_for(row, counts[THINNED])) continue;
-    for (int which = 0; which < MEASURES; which++)
+    for (int64_t which = 0; which < state->scores.rows; which++)
       row_of(&state->scores, which)[counts[KEPT] % slots] = row_of(&state->measured, which)[place];
     counts[KEPT] += 1;
   }
@@ -1034,6 +1093,9 @@ static void find_excursions(const reference_settings *settings, reference_state 
     double counted =
         weighed(&recent, &since, settings->lags, n, surprise_of(state, SHORT, embedded[n]),
                 surprise_of(state, ALONE, newest[n]));
+    if (has_windows(state))
+      counted += added_by_shape(settings, state,
+                                surprise_of(state, SHAPES, row_of(scores, SHAPES)[n]));
     rehearse(settings, state, counted, VAST);
   }
 }
@@ -1046,6 +1108,15 @@ static void find_units(reference_state *state, int64_t many) {
     for (int64_t n = 0; n < many; n++) sum += which == ANGLE ? kept[n] : sqrt(kept[n]);
     state->reals.at[MEANS + which] = larger(sum / (double)many, LEAST_MEAN);
   }
+  if (!has_windows(state)) return;
+  const double *kept = row_of(&state->scores, WINDOW);
+  double sum = 0.0, known = 0.0;
+  for (int64_t n = 0; n < many; n++) {
+    if (kept[n] < 0.0) continue;
+    sum += sqrt(kept[n]);
+    known += 1.0;
+  }
+  state->reals.at[WINDOW_MEAN] = larger(sum / larger(known, 1.0), LEAST_MEAN);
 }
 
 /* Scores and tails from the newest `many` measures; false where memory is short. */
@@ -1054,18 +1125,17 @@ static int calibrate_by(const reference_settings *settings, reference_state *sta
   /* The oldest first: the kept ones are a ring. */
   int64_t oldest = state->counts.at[KEPT] - many;
   arena scratch = {0};
-  mat scores = table(&scratch, SCORED, many);
+  mat scores = table(&scratch, scored(state), many);
   if (!take_block(&scratch)) return 0;
-  scores = table(&scratch, SCORED, many);
+  scores = table(&scratch, scored(state), many);
   find_units(state, many);
   for (int64_t n = 0; n < many; n++) {
     int64_t at = (oldest + n) % slots;
-    double angle = row_of(&state->scores, ANGLE)[at];
-    for (int which = 0; which < SCORED; which++)
-      row_of(&scores, which)[n] = score_of(state, which, row_of(&state->scores, which)[at], angle);
+    for (int which = 0; which < scored(state); which++)
+      row_of(&scores, which)[n] = score_of(state, which, &state->scores, at);
   }
   state->counts.at[SORTED] = many;
-  for (int which = 0; which < SCORED; which++) {
+  for (int which = 0; which < scored(state); which++) {
     double *sorted = row_of(&state->calibration, which);
     copy(sorted, row_of(&scores, which), many);
     sort(sorted, many);

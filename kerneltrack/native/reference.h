@@ -9,8 +9,10 @@
 
 /* What is measured of a row, and kept for calibrations: d² of all of e; of the row and those just
 before it, without the means over time; of the newest row alone; α. The first three make a score each,
-together with α. */
-enum { LONG, SHORT, ALONE, ANGLE, MEASURES, SCORED = ANGLE };
+together with α. Where windows are asked for there is one more, the squared distance from the nearest shape,
+NO_WINDOW where the rows since the last gap are too few. */
+enum { LONG, SHORT, ALONE, ANGLE, MEASURES, WINDOW = MEASURES, SCORED = ANGLE };
+#define NO_WINDOW (-1.0)
 
 /* Places of a tail's numbers: where it begins, its shape ξ and its width σ. */
 enum { BEGIN, SHAPE, WIDTH, TAIL_NUMBERS };
@@ -33,7 +35,9 @@ enum {
   RECENT,
   /* Mean surprise of the rows of late. */
   LEVEL,
-  REALS
+  /* Mean of WINDOW, d in place of d², and the tail of these; only where windows are asked for. */
+  WINDOW_MEAN,
+  WINDOW_TAIL
 };
 
 /* A row that comes after so many usual distances ends a gap; rows by which these are known. */
@@ -56,7 +60,9 @@ the episode (-1: none is open), the last surprising one and how many of these; e
 excursions of S that are kept, and the rows in which they were the highest; rows before the first
 calibration; rows since S was low whose surprise was that a channel is stuck; the row of RECENT; the row
 that the reference began with, and the place of row 0 in its block; rows that the unseen
-variances are of; excursions so far; scores that p goes by, also before the reference is made; rows offered to calibrations; the power of two of these that one is kept of. */
+variances are of; excursions so far; scores that p goes by, also before the reference is made; rows offered to calibrations; the power of two of these that one is kept of.
+Only where windows are asked for: their length (0: not known), rows since the last gap that are before the open
+block, as far as they matter, and rows whose shapes are kept. */
 enum {
   SEEN,
   LEARNED,
@@ -79,7 +85,10 @@ enum {
   BOOKED,
   SORTED,
   OFFERED,
-  THINNED
+  THINNED,
+  WINDOW_LENGTH,
+  FOLLOWED,
+  SHAPE_ROWS
 };
 
 /* Places in a state's `times`: of the rows that the counts of the same names are of; of the first row,
@@ -237,6 +246,26 @@ double stuck_surprise(reference_state *state, const double *row, int learning);
 /* What is told of the episode that is, or was, open. */
 void note_episode(const reference_state *state, int64_t row, int64_t time, int closed, int64_t place,
                   reference_episodes *out);
+
+/* Whether windows are asked for. */
+static inline int has_windows(const reference_state *state) { return state->shapes.columns > 0; }
+
+/* Measure WINDOW of rows of the open block, from a place on; false where memory is short. O(1024 · points) a row */
+int measure_windows(const reference_settings *settings, reference_state *state, int64_t place, int64_t many);
+
+/* The squared distances of a row's channels, (D,), from the nearest shape, 0 where there is none; false where
+memory is short. */
+int window_parts(const reference_settings *settings, const reference_state *state, int64_t place,
+                 double *parts);
+
+/* Keep the open block's good rows, for their shapes. */
+void keep_shapes(const reference_settings *settings, reference_state *state);
+
+/* Choose how long windows are, once all shapes are kept; false where memory is short. */
+int choose_window(const reference_settings *settings, reference_state *state);
+
+/* Go on to the next block: what is before it. */
+void roll_windows(const reference_settings *settings, reference_state *state);
 
 /* False alarms a row that are accepted. */
 double rate_of(const reference_settings *settings, const reference_state *state);

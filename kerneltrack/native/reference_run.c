@@ -58,8 +58,10 @@ static int measure_residual(reference *of, int64_t place, int64_t many) {
 static int learn(reference *of) {
   reference_state *state = of->state;
   int64_t many = 0, lags = of->settings->lags;
-  if (state->counts.at[SEEN] - state->counts.at[BEGAN] > of->settings->fit_rows)
-    keep_measures(state);
+  int64_t since = state->counts.at[SEEN] - state->counts.at[BEGAN], fit_rows = of->settings->fit_rows;
+  if (since > fit_rows) keep_measures(state);
+  if (has_windows(state) && since <= fit_rows) keep_shapes(of->settings, state);
+  if (has_windows(state) && since == fit_rows && !choose_window(of->settings, state)) return 0;
   if (!learn_block(of->settings, state)) return 0;
   for (int64_t place = 0; place < state->good.size; place++)
     if (state->good.at[place])
@@ -106,6 +108,7 @@ static int64_t run_piece(reference *of, const mat *rows, const int64_t *times, c
   }
   if (!embed_rows(of->settings, state, rows, times) || !measure_residual(of, place, many))
     return KT_NO_MEMORY;
+  if (has_windows(state) && !measure_windows(of->settings, state, place, many)) return KT_NO_MEMORY;
   if (since >= of->settings->fit_rows) {
     copy(out->residual.at + done, of->said.loss.at, many);
     const double *measured = row_of(&state->measured, LONG) + place;

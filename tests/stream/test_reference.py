@@ -39,6 +39,7 @@ from transforms.keyed.commands import Command, as_chunk
 from transforms.track.order import Order
 
 HELD = ReferenceSpec(rows=256, lags=3, rank=3, budget=6, false_alarms=1e-3, per=1)
+WINDOWED = dataclasses.replace(HELD, window=24)
 ORDERS = [0.0, 7.0, math.inf]
 
 
@@ -84,10 +85,12 @@ def as_line(episode: Episode) -> Line:
     }
 
 
-def hold(outcome: Outcome, rows: dict[str, Rows], ended: bool = True) -> None:
+def hold(
+    outcome: Outcome, rows: dict[str, Rows], ended: bool = True, spec: ReferenceSpec = HELD
+) -> None:
     """What came out is what the core says."""
     for key, of_model in rows.items():
-        scores, reported = by_the_core(of_model)
+        scores, reported = by_the_core(of_model, spec)
         assert len(reported) >= 3
         expected = reported if ended else reported[:-1]
         assert outcome.episodes[key] == [as_line(episode) for episode in expected]
@@ -104,21 +107,22 @@ def hold(outcome: Outcome, rows: dict[str, Rows], ended: bool = True) -> None:
 
 @settings(max_examples=examples(8))
 @given(
+    st.sampled_from([HELD, WINDOWED]),
     st.sampled_from(ORDERS),
     st.lists(st.integers(1, 90), min_size=1, max_size=30),
     st.integers(0, 2**32),
 )
 def test_episodes_are_the_cores_however_rows_come(
-    max_disorder: float, sizes: list[int], seed: int
+    spec: ReferenceSpec, max_disorder: float, sizes: list[int], seed: int
 ) -> None:
     rows = {key: faulty(number) for number, key in enumerate("ab")}
     elements: list[Element] = []
     for key, of_model in rows.items():
         elements += [(key, chunk) for chunk in arriving(of_model, max_disorder, seed).cut(sizes)]
     outcome = step_through(
-        elements, order=Order(max_disorder=max_disorder), reference=HELD, snapshot_every=50.0
+        elements, order=Order(max_disorder=max_disorder), reference=spec, snapshot_every=50.0
     )
-    hold(outcome, rows)
+    hold(outcome, rows, spec=spec)
 
 
 @settings(max_examples=examples(6))

@@ -23,6 +23,19 @@ v/2)/1.5, u and v being d and α over their means on rows that were not learned 
 The mean score of the last 41 rows *settles* the middle one, 20 rows later: what lasts stands out
 from what is odd once, and a row is held against what came after it, too.
 
+**Windows** (`window` w, a number of rows or the device's period). The shape of the last w rows is
+held against the shapes that the rows had which were learned unseen, at most 8,192 numbers of them
+or 1,024 rows: δ² is the smallest squared distance from 1,024 of their windows, evenly over them,
+four that follow one another each. Of a window at most 32 rows count, evenly, fewer where more than
+128 numbers would (four at least), each channel without its mean over them. The score is (u + v/2 +
+ct)/(1.5 + c), t being δ over its mean on the second half and c = 18/D²: of one channel, which no
+other explains, its shape says the most, of many their ties do. Where fewer than w rows have come
+since a gap t is 1. The evidence has the surprise of the rows as without windows, and 4/w of what
+that of t alone is beyond 2k: windows that follow one another have most of their rows in common. The
+period is the highest local maximum, 3 to 300 rows, of the channels' mean autocorrelation over those
+rows (125 without one); w is a period, 32 at least and a quarter of those rows at most. A row whose
+t is further above 1 than d and α are counts for the channels by their parts of δ².
+
 **Calibration.** The first half of the stretch is learned unseen. From then on each row is scored
 before it is learned, so that the second half's scores are those of rows that the reference did not
 know. Up to 512 of them are kept, one of every run of 2ⁿ rows: where they are more, one of two

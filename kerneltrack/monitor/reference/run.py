@@ -72,6 +72,7 @@ class ReferenceSettings(NamedTuple):
         season: Whether it knows the hours of the day.
         accept_after: Rows after which an episode becomes the new normal; 0: none does.
         gap: Time without rows after which lags, means and evidence begin anew, ns; 0: never.
+        window: Rows of a window; 0: there is no view of windows, -1: their period is found.
         mode: The channel that says which mode a row is of; -1: none does.
         learn: Whether rows are learned at all.
     """
@@ -92,6 +93,7 @@ class ReferenceSettings(NamedTuple):
     season: bool
     accept_after: int
     gap: int
+    window: int
     mode: int
     learn: bool
 
@@ -245,6 +247,7 @@ def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> ReferenceSettin
         season=spec.season == DAY,
         accept_after=spec.accept_after or 0,
         gap=spec.gap_time,
+        window=spec.window_rows,
         mode=spec.mode if isinstance(spec.mode, int) else -1,
         learn=learn,
     )

@@ -11,7 +11,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC, is_zone
 from kerneltrack.monitor.condition import FIELD, Condition, read_condition
 from kerneltrack.monitor.spans import Span, parse_moment, parse_span
-from kerneltrack.settings import OneOf, Range, is_place
+from kerneltrack.settings import OneOf, Range, Words, is_place
 from kerneltrack.specs import Spec
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 
@@ -37,6 +37,14 @@ RECOVERED = "recovered"
 """Kind of an episode whose rows are as they were before the last change that lasted."""
 LEAST_SHARE = 0.05
 """A channel that explains less of an episode is not named."""
+OWN_WINDOW = "auto"
+"""A window as long as the device's own period."""
+LEAST_WINDOW, MOST_WINDOW, MOST_OWN_WINDOW = 8, 512, 300
+"""Rows of a window, at least and at most, and at most where the period is found."""
+WINDOW_PART = 4
+"""A window has at most one in so many of the rows that are learned unseen."""
+SHAPE_NUMBERS, LEAST_SHAPE_ROWS = 8192, 1024
+"""Numbers of rows whose shapes are kept, at most, but for so many rows."""
 MEMORY = 8
 """Stretches that are remembered by a reference that goes on learning."""
 
@@ -77,6 +85,14 @@ class ReferenceSpec(Spec):
         Range(1, MOST_COLUMNS),
         """Lag window: number of consecutive rows compared together, in addition to moving means.
         None: 5, fewer above 8 channels, one above 20.""",
+    ] = None
+    window: Annotated[
+        int | str | None,
+        Range(LEAST_WINDOW, MOST_WINDOW),
+        Words((OWN_WINDOW,)),
+        """Window view: number of rows whose shape is also compared, with the shapes that the first
+        rows had. For devices of one to three channels with a beat, such as a heartbeat.
+        "auto": the device's own period, at least 32. Not for moving references ("auto").""",
     ] = None
     ridge: Annotated[
         float,
@@ -187,6 +203,14 @@ class ReferenceSpec(Spec):
         if self.gap != NO_GAP and parse_span("gap", str(self.gap)).time is None:
             raise ConfigError("gap", self.gap, "a time, 12 hours, or none")
         self._check_moving()
+        self._check_window()
+
+    def _check_window(self) -> None:
+        """Refuse a window that the rows which are learned unseen are too few for."""
+        most = min(MOST_WINDOW, self.fit_rows // WINDOW_PART)
+        if self.window_rows > most:
+            allowed = f"at most {most} with rows = {self.rows}: an eighth of them"
+            raise ConfigError("window", self.window, allowed)
 
     def _check_mode(self) -> None:
         """Refuse a mode that is neither a name nor a place, or that is a cause."""
@@ -209,7 +233,7 @@ class ReferenceSpec(Spec):
             return
         if not is_zone(self.zone):
             raise ConfigError("zone", self.zone, "a name of the time-zone data base, Europe/Berlin")
-        for name in ("until", "accept_after"):
+        for name in ("until", "accept_after", "window"):
             if getattr(self, name) is not None:
                 raise ConfigError(name, getattr(self, name), f"left out for {AUTO}, which moves")
 
@@ -267,10 +291,11 @@ class ReferenceSpec(Spec):
 
     @functools.cached_property
     def _plain(self) -> dict[str, Any]:
-        """What `to_dict` returns: without a condition states say nothing of one."""
+        """What `to_dict` returns: without a condition, or a window, states say nothing of one."""
         plain = dict(super()._plain)
-        if self.only_while is None:
-            del plain["only_while"]
+        for name in ("only_while", "window"):
+            if getattr(self, name) is None:
+                del plain[name]
         return plain
 
     @property
@@ -370,6 +395,24 @@ class ReferenceSpec(Spec):
         """Return the lags of rows with D channels."""
         lags = min(MOST_OWN_LAGS, OWN_COLUMNS // width) if self.lags is None else self.lags
         return max(1, min(lags, MOST_COLUMNS // width - MEMORIES))
+
+    @property
+    def window_rows(self) -> int:
+        """Rows of a window; 0 where there are none, -1 where the device's period says how many."""
+        if self.window is None:
+            return 0
+        return self.window if isinstance(self.window, int) else -1
+
+    @property
+    def most_window(self) -> int:
+        """Rows of a window, at most."""
+        return MOST_OWN_WINDOW if self.window_rows < 0 else self.window_rows
+
+    def shapes_for(self, width: int) -> int:
+        """Return how many rows of D channels are kept for their shapes, at most."""
+        if not self.window_rows:
+            return 0
+        return min(self.fit_rows, max(SHAPE_NUMBERS // width, LEAST_SHAPE_ROWS))
 
     def memories_for(self, width: int) -> int:
         """Return how many means over time are kept for rows of D channels."""

@@ -21,7 +21,13 @@ from kerneltrack.limits import (
     real,
     whole,
 )
-from kerneltrack.monitor.reference.spec import BLOCK, MOST_COLUMNS, MOST_MEMORY, ReferenceSpec
+from kerneltrack.monitor.reference.spec import (
+    BLOCK,
+    LEAST_WINDOW,
+    MOST_COLUMNS,
+    MOST_MEMORY,
+    ReferenceSpec,
+)
 from kerneltrack.native.layouts import BoolVector, FloatMatrix, FloatVector, IntMatrix, IntVector
 from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.calls import copied, first_matrix
@@ -50,11 +56,16 @@ EVIDENCES = slice(EVIDENCE, EVIDENCE + 7)
 """S and what goes along with it, none of it below 0."""
 LEVEL = 20
 REALS = 21
+WINDOW_REALS = 4
+"""More of them where windows are asked for."""
 SEEN, LEARNED, KEPT, CALIBRATED, DUE, ZERO, OPENED, LAST_SURPRISE = range(8)
 SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
 STRETCHED, STUCK_ROWS, RECENT_ROW, BEGAN, PAD = range(12, 17)
 SORTED, OFFERED, THINNED = range(19, 22)
 COUNTS = 22
+WINDOW_LENGTH, FOLLOWED, SHAPE_ROWS = range(COUNTS, COUNTS + 3)
+WINDOW_COUNTS = 3
+"""More of them where windows are asked for."""
 NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
 MOVING_SUM, MOVING_TOP, MOVING_LEVEL, MOVING_LIMIT, MOVING_PEAK, MOVING_TOTAL, MOVING_BEST = range(
     7
@@ -80,6 +91,8 @@ MEASURES = ("d²", "d² without means over time", "d² of the newest row alone",
 """What is measured of a row."""
 
 
+OF_WINDOWS = ("shapes", "before")
+"""Tables that states have only where windows are asked for."""
 FLAGS = ("good", "fresh", "turned")
 """Tables that say yes or no of each of the open block's rows."""
 _RUNS = ("runs", "longest", "repeated")
@@ -234,6 +247,8 @@ class Tables(NamedTuple):
     compared: IntVector
     episodes: IntMatrix
     episode_sums: FloatMatrix
+    shapes: FloatMatrix
+    before: FloatMatrix
 
 
 class ReferenceState(NamedTuple):
@@ -242,7 +257,8 @@ class ReferenceState(NamedTuple):
     The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 140) + 4250) + 256 and those of the
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
     8(E(2E + 2L + 2M + 5) + 317Q + 128(Q - 2) + 84D + 139) more, Q = 2D + 4; that there are modes
-    takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9).
+    takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9). Windows take
+    8(D(C + W) + 1159) more.
 
     Attributes:
         tables: What the row loops work on.
@@ -255,7 +271,8 @@ class ReferenceState(NamedTuple):
 
 def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
     """Return what the arrays of the tables for rows of D channels are like."""
-    lags = spec.lags_for(width)
+    lags, shapes = spec.lags_for(width), spec.shapes_for(width)
+    windowed = int(shapes > 0)
     memories = spec.memories_for(width) * width
     columns = lags * width + memories
     streams, modes = spec.streams_for(width), spec.modes
@@ -271,9 +288,9 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "scatter": real(each * columns, columns),
         "whitener": real(each * columns, columns),
         "unseen": real(columns),
-        "scores": real(len(MEASURES), MOST_KEPT),
-        "calibration": real(len(MEASURES) - 1, MOST_KEPT),
-        "measured": real(streams + 2 + (modes > 0) if streams else len(MEASURES), BLOCK),
+        "scores": real(len(MEASURES) + windowed, MOST_KEPT),
+        "calibration": real(len(MEASURES) - 1 + windowed, MOST_KEPT),
+        "measured": real(streams + 2 + (modes > 0) if streams else len(MEASURES) + windowed, BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
         "sides": real(SIDES, width),
@@ -283,8 +300,8 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "runs": whole(each * width),
         "longest": whole(each * width),
         "repeated": whole(each * width),
-        "reals": real(REALS),
-        "counts": whole(COUNTS),
+        "reals": real(REALS + windowed * WINDOW_REALS),
+        "counts": whole(COUNTS + windowed * WINDOW_COUNTS),
         "times": whole(6),
         "tally": real(each * streams, SCORE_BINS),
         "heights": real(streams, HEIGHT_BINS),
@@ -304,6 +321,8 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "episode_sums": real(
             KEPT_EPISODES if streams else 0, 24 + 3 * width + columns * (columns // width + 1) // 2
         ),
+        "shapes": real(width, shapes),
+        "before": real(spec.most_window, width),
     }
 
 
@@ -385,8 +404,9 @@ def restarted(state: ReferenceState) -> ReferenceState:
     tables.evidences[:, MOVING_LEVEL] = 1.0
     tables.lows[:-1] = 0
     tables.lows[-1:, MUTED] = 0
-    for table in (tables.rows, tables.memory, tables.measured):
+    for table in (tables.rows, tables.memory, tables.measured, tables.before):
         table[...] = 0.0
+    tables.counts[FOLLOWED:SHAPE_ROWS] = 0
     tables.good[...] = tables.fresh[...] = tables.turned[...] = False
     tables.modes[-1:, MODE_NOW] = NO_MODE_YET
     tables.episodes[:-1] = 0
@@ -430,7 +450,8 @@ def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
 
 def storable(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """Return arrays by name as the codec has them: it knows whole numbers and reals."""
-    return {**arrays, **{name: arrays[name].astype(np.int64) for name in FLAGS}}
+    stored = {name: array for name, array in arrays.items() if name not in OF_WINDOWS or array.size}
+    return {**stored, **{name: arrays[name].astype(np.int64) for name in FLAGS}}
 
 
 def from_arrays(
@@ -454,7 +475,12 @@ def from_arrays(
     width = scale.shape[-1]
     laid = layout(spec, width)
     like = {**laid, **{name: whole(*laid[name].shape) for name in FLAGS}}
-    tables = Tables(**copies_like("reference", own, like, of=of))
+    left_out: dict[str, Any] = {
+        name: np.zeros((*of, *like.pop(name).shape))
+        for name in OF_WINDOWS
+        if not math.prod(laid[name].shape)
+    }
+    tables = Tables(**copies_like("reference", own, like, of=of), **left_out)
     tables = tables._replace(**{name: getattr(tables, name) != 0 for name in FLAGS})
     check_positive("reference.scale", tables.scale)
     check_positive("reference.unseen", tables.unseen)
@@ -471,6 +497,7 @@ def from_arrays(
         check_whole(f"reference.{name}", getattr(tables, name), 0, seen[..., np.newaxis])
     _check_moving(tables, seen)
     _check_modes(tables, seen)
+    _check_windows(tables)
     if (tables.causes != _causes_of(spec, width)).any():
         raise ConfigError("reference.causes", tables.causes.tolist(), "those of the spec")
     kernel = KERNEL.from_arrays(
@@ -516,6 +543,25 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
     for place, most in limits.items():
         check_whole("reference.episodes", episodes[..., :-1, place], 0, most)
     check_whole("reference.episodes", episodes[..., -1, EPISODES_LEARNED], 0, seen)
+
+
+def _check_windows(tables: Tables) -> None:
+    """Check what leads the loops of a reference with windows.
+
+    Raises:
+        ConfigError: for a number that no state has.
+    """
+    rows, most = tables.shapes.shape[-1], tables.before.shape[-2]
+    if not rows:
+        return
+    length, kept = tables.counts[..., WINDOW_LENGTH], tables.counts[..., SHAPE_ROWS]
+    check_whole("reference.counts, rows with shapes", kept, 0, rows)
+    check_whole("reference.counts, rows since a gap", tables.counts[..., FOLLOWED], 0, most)
+    check_whole("reference.counts, rows of a window", length, 0, np.minimum(kept, most))
+    short = length[(length > 0) & (length < LEAST_WINDOW)]
+    if len(short):
+        allowed = f"0, or {LEAST_WINDOW} and more"
+        raise ConfigError("reference.counts, rows of a window", int(short[0]), allowed)
 
 
 def _check_modes(tables: Tables, seen: IntArray) -> None:
