@@ -122,7 +122,8 @@ test-shuffled: env ## run those that need no cluster and no data sets in an orde
 
 # What the row loops have to hold.
 CONTRACTS := $(addprefix tests/unit/test_,crafted_states.py tracker_contract.py trackers_together.py \
-	learners_contract.py reference.py reference_moving.py reference_false.py periods.py)
+	learners_contract.py reference.py reference_moving.py reference_false.py \
+	reference_windows.py periods.py)
 
 # Loops whose every address and conversion is checked, under states and rows that mean harm.
 SANITIZED := build/sanitized
