@@ -15,6 +15,7 @@ from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
 from pipelines.report.clock import UTC_CLOCK, SiteClock, ns_of
+from pipelines.report.data.alike import alike
 from pipelines.report.data.episodes import MOST_CHANNELS
 from pipelines.report.text import natural
 from transforms.outputs import SILENT
@@ -59,14 +60,26 @@ def shown_on(height: int, lines: Sequence[Line]) -> tuple[Collection[str] | None
 
 
 def in_order(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of devices that are off first, the worst first; then by name."""
+    """Return the lines of devices that are off first, the worst first; then by name.
+
+    Of those that have changed, those that differ alike come last: there is a line about them, and
+    what is nobody else's is rather a fault.
+    """
     order = list(_WORDS)
-    return sorted(
+    found = sorted(
         lines,
         key=lambda line: (
             order.index(line["state"]),
             worst_first(line["kind"], line["severity"] if line["state"] in _TELLING else None),
             natural(line["model_id"]),
+        ),
+    )
+    many = {one.device for group in alike(open_episodes(found)) for one in group}
+    return sorted(
+        found,
+        key=lambda line: (
+            order.index(line["state"]),
+            line["state"] == CHANGED and line["model_id"] in many,
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerneltrack.monitor.likeness import channel
-from pipelines.devices.text import open_episodes
+from pipelines.devices.text import in_order, open_episodes
 from pipelines.report.data.alike import alike_lines
 
 
@@ -35,6 +35,18 @@ def test_three_that_differ_alike_are_one_line_and_others_none() -> None:
     ]
     assert alike(lines) == ["3 devices differ alike (oil above, heat below): a, c, d"]
     assert alike(lines[:3]) == []
+
+
+def test_those_that_changed_alike_stand_behind_a_change_that_is_one_device_s_own() -> None:
+    lines = [
+        {**exchanged("a", state="off"), "severity": 1.0},
+        *({**exchanged(name), "severity": 100.0} for name in "bcd"),
+        {**line("e", channel("oil", 1.0, 40.0)), "severity": 2.0},
+        {**line("f", channel("heat", 1.0, None), kind="stuck"), "severity": 900.0},
+    ]
+    found = in_order(lines)
+    assert [each["model_id"] for each in found] == ["a", "e", "f", "b", "c", "d"]
+    assert alike(found) == ["4 devices differ alike (oil above, heat below): a, b, c and 1 more"]
 
 
 def test_more_are_counted_and_stuck_ones_are_alike_among_themselves() -> None:

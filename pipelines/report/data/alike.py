@@ -17,10 +17,10 @@ MOST_LOOKED_AT = 1_000
 _MOST_NAMED = 3
 
 
-def alike_lines(episodes: Iterable[KnownFault]) -> list[str]:
-    """Return a line for each three or more devices that are off, or have changed, in the same way.
+def alike(episodes: Iterable[KnownFault]) -> list[list[KnownFault]]:
+    """Return the episodes of each three or more devices that are off, or changed, in the same way.
 
-    Whether they have says the likeness of their episodes, that of known faults, to the first one's.
+    Whether they are says the likeness of their episodes, that of known faults, to the first one's.
 
     Args:
         episodes: That of each device, the worst first; their names play no part.
@@ -33,7 +33,12 @@ def alike_lines(episodes: Iterable[KnownFault]) -> list[str]:
                 break
         else:
             groups.append([one])
-    return [_text(group) for group in groups if len(group) >= LEAST_DEVICES]
+    return [group for group in groups if len(group) >= LEAST_DEVICES]
+
+
+def alike_lines(episodes: Iterable[KnownFault]) -> list[str]:
+    """Return what `alike` finds in words, a line each."""
+    return [_text(group) for group in alike(episodes)]
 
 
 def _text(group: list[KnownFault]) -> str:
