@@ -77,8 +77,9 @@ def add_job_flags(
     parser.add_argument(
         "--extras",
         nargs="+",
+        action="extend",
         choices=("q", "s"),
-        default=(),
+        default=[],
         help='Also write other features of each row. "q": the projection coefficients. "s": one '
         "feature per stored row.",
     )

@@ -53,7 +53,8 @@ def add_flag(group: Any, setting: Setting, flag: str, about: str, **options: Any
         group.add_argument(flag, action=argparse.BooleanOptionalAction, **shared)
         return
     if setting.kind is tuple:
-        shared["nargs"] = "*" if setting.default else "+"
+        # Given twice, none of its values is lost.
+        shared |= {"nargs": "*" if setting.default else "+", "action": "extend"}
     if "metavar" not in shared and isinstance(setting.limits, OneOf):
         names = ",".join(setting.limits.names)
         shared["metavar"] = f"{{{names}}}" if len(names) < 40 else "NAME"

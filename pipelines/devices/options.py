@@ -33,6 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state",
         nargs="+",
+        action="extend",
         type=state_of,
         choices=STATES,
         default=None,

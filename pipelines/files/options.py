@@ -55,7 +55,8 @@ def add_track_flags(parser: Parser) -> None:
     parser.add_argument(
         "--labels",
         nargs="+",
-        default=(),
+        action="extend",
+        default=[],
         metavar="FILE",
         help="Read delayed labels from these files.",
     )
@@ -182,7 +183,8 @@ def add_report_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         nargs="+",
-        default=(),
+        action="extend",
+        default=[],
         metavar="NAME",
         help="Draw these devices in full. Default: at most 50 devices, those that are off or "
         "unlike the others, have the most rows, or fit best or worst.",

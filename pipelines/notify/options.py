@@ -98,7 +98,8 @@ def _add_receivers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--alertmanager-labels",
         nargs="+",
-        default=(),
+        action="extend",
+        default=[],
         metavar="NAME=VALUE",
         help="Add these labels to each alert.",
     )
@@ -147,7 +148,12 @@ def _add_receivers(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("e-mail")
     group.add_argument(
-        "--mail-to", nargs="+", default=(), metavar="ADDRESS", help="Send e-mail to these people."
+        "--mail-to",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="ADDRESS",
+        help="Send e-mail to these people.",
     )
     group.add_argument("--mail-from", default=None, metavar="ADDRESS", help="Sender of e-mail.")
     group.add_argument(

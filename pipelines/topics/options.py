@@ -116,6 +116,7 @@ def add_letter_flags(parser: argparse.ArgumentParser) -> None:
         "--partition",
         type=int,
         nargs="+",
+        action="extend",
         metavar="N",
         help="Send only messages of these partitions.",
     )

@@ -13,6 +13,8 @@ import pytest
 from kerneltrack.errors import ConfigError
 from pipelines.cli import main as cli
 from pipelines.cli.command_line import UsageError, flags_by_field, flags_named
+from pipelines.cli.main import COMMANDS
+from tests.unit.test_plain_words import options_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -194,3 +196,16 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
         run.stdout.close()
         output_text = run.stderr.read()
         assert (run.wait(), output_text) == (cli.PIPE_EXIT, b"")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_flag_of_many_values_that_is_given_twice_loses_none(command: str) -> None:
+    many = (argparse.ONE_OR_MORE, argparse.ZERO_OR_MORE)
+    for name, action in options_of(command):
+        if action.option_strings and action.nargs in many:
+            assert isinstance(action, argparse._ExtendAction), name
+
+
+def test_columns_that_are_excluded_one_by_one_are_all_excluded() -> None:
+    typed = "track a.csv --output o --exclude b --rank 3 --exclude c d".split()
+    assert cli.parser_of("track").parse_args(typed).exclude == ["b", "c", "d"]
