@@ -123,7 +123,8 @@ class Live:
         return command(
             *("stream", *self.place, "--topic", self.topic, "--output-topic", f"{self.topic}-out"),
             *("--create-topics", "--format", self.form, "--output-format", self.output_form),
-            *("--features", *CHANNELS, "--time", "time", "--time-unit", "ns", "--label", "label"),
+            *("--features", *CHANNELS, "--time-unit", "ns", "--label", "label"),
+            *(() if "--time" in flags else ("--time", "time")),
             *("--idle-flush", "0", *SPECS, *flags),
         )
 

@@ -27,15 +27,13 @@ STREAM = [
     "in",
     "--output-topic",
     "out",
-    "--features",
-    "temp",
-    "valve",
 ]
 WORDS = ["--words", "valve=off,on", "--units", "temp=°C", "--null-values", "Bad", "-200"]
 
 
 def columns(*flags: str) -> Columns:
-    return columns_from_flags(parser_of("stream").parse_args([*STREAM, *flags]))
+    features = [] if "--features" in flags else ["--features", "temp", "valve"]
+    return columns_from_flags(parser_of("stream").parse_args([*STREAM, *features, *flags]))
 
 
 def gathered(messages: list[bytes], form: str, *flags: str) -> tuple[list[Any], list[str]]:

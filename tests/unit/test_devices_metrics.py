@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kerneltrack.errors import ConfigError
+from kerneltrack.monitor.likeness import channel
 from pipelines.cli.main import main
 from pipelines.devices.metrics import MOST_LISTED, FleetMetrics
 from pipelines.devices.serve import MetricsServer
@@ -38,7 +39,7 @@ def off(
         "severity": severity,
         "episodes": episodes,
     }
-    given["channels"] = [{"channel": "heat", "share": 0.9}, {"channel": "flow", "share": 0.1}]
+    given["channels"] = [channel("heat", 0.9, 3.0), channel("flow", 0.1, None)]
     return line(name, **{**given, **changed})
 
 
