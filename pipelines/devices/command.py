@@ -22,10 +22,17 @@ from pipelines.devices.metrics import FleetMetrics
 from pipelines.devices.of_run import Line, calibrated_from, lines_of_run
 from pipelines.devices.options import SERVED_EVERY, check
 from pipelines.devices.serve import MetricsServer
-from pipelines.devices.text import csv_of, in_order, open_episodes, shown_on, table_of
+from pipelines.devices.text import (
+    changes_of_one_first,
+    csv_of,
+    in_order,
+    open_episodes,
+    shown_on,
+    table_of,
+)
 from pipelines.job import say
 from pipelines.report.clock import UTC_CLOCK, clock_of
-from pipelines.report.data.alike import alike_lines
+from pipelines.report.data.alike import alike, alike_lines
 from pipelines.report.data.files import read_run
 from pipelines.report.data.incidents import Incident, incidents_of_run, lines_of_incidents
 from pipelines.report.data.listed import listed_lines
@@ -142,6 +149,8 @@ class _Shown:
     def print(self, lines: list[Line]) -> None:
         """Print a table, or what has changed since the last call as lines of JSON."""
         lines = in_order(lines)
+        groups = alike(open_episodes(lines))
+        lines = changes_of_one_first(lines, groups)
         if self._faults is not None:
             lines = with_names(lines, self._faults)
         if self._json:
@@ -151,20 +160,20 @@ class _Shown:
         elif not lines and self._topic is not None:
             texts = iter([f"{self._topic} has no state of a device yet: is it a --devices-topic?"])
         else:
-            texts = self._table(lines, self._of_fleet(lines))
+            texts = self._table(lines, [*self._of_fleet(lines), *alike_lines(groups)])
         if self._clears and not self._json:
             sys.stdout.write(_CLEAR)
         sys.stdout.writelines(f"{text}\n" for text in texts)
         sys.stdout.flush()
 
     def _of_fleet(self, lines: list[Line]) -> list[str]:
-        """Return the list of a stated false share, the open incidents, and which differ alike."""
+        """Return the list of a stated false share, and the incidents that are not over."""
         listed = []
         if self._folder is not None:
             listed = listed_lines(self._folder, read_run(self._folder))
         found = _open_incidents(self._folder, lines, self._groups)
         incidents = lines_of_incidents(found, len(lines), self._clock)
-        return [*listed, *incidents, *alike_lines(open_episodes(lines))]
+        return [*listed, *incidents]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""

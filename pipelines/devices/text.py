@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from kerneltrack.errors import printable
@@ -15,7 +15,6 @@ from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
 from pipelines.report.clock import UTC_CLOCK, SiteClock, ns_of
-from pipelines.report.data.alike import alike
 from pipelines.report.data.episodes import MOST_CHANNELS
 from pipelines.report.text import natural
 from transforms.outputs import SILENT
@@ -60,13 +59,9 @@ def shown_on(height: int, lines: Sequence[Line]) -> tuple[Collection[str] | None
 
 
 def in_order(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of devices that are off first, the worst first; then by name.
-
-    Of those that have changed, those that differ alike come last: there is a line about them, and
-    what is nobody else's is rather a fault.
-    """
+    """Return the lines of devices that are off first, the worst first; then by name."""
     order = list(_WORDS)
-    found = sorted(
+    return sorted(
         lines,
         key=lambda line: (
             order.index(line["state"]),
@@ -74,9 +69,22 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
             natural(line["model_id"]),
         ),
     )
-    many = {one.device for group in alike(open_episodes(found)) for one in group}
+
+
+def changes_of_one_first(
+    lines: Sequence[Line], groups: Iterable[Iterable[KnownFault]]
+) -> list[Line]:
+    """Return lines in order, of those that have changed the devices that differ alike last.
+
+    There is a line about them, and what is nobody else's is rather a fault.
+
+    Args:
+        lines: The lines, in order.
+        groups: The devices that differ alike.
+    """
+    order, many = list(_WORDS), {one.device for group in groups for one in group}
     return sorted(
-        found,
+        lines,
         key=lambda line: (
             order.index(line["state"]),
             line["state"] == CHANGED and line["model_id"] in many,

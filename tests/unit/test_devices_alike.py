@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kerneltrack.monitor.likeness import channel
-from pipelines.devices.text import in_order, open_episodes
-from pipelines.report.data.alike import alike_lines
+from pipelines.devices.text import changes_of_one_first, in_order, open_episodes
+from pipelines.report.data import alike as groups
 
 
 def alike(lines: list[Any]) -> list[str]:
-    return alike_lines(open_episodes(lines))
+    return groups.alike_lines(groups.alike(open_episodes(lines)))
 
 
 def line(
@@ -45,6 +45,7 @@ def test_those_that_changed_alike_stand_behind_a_change_that_is_one_device_s_own
         {**line("f", channel("heat", 1.0, None), kind="stuck"), "severity": 900.0},
     ]
     found = in_order(lines)
+    found = changes_of_one_first(found, groups.alike(open_episodes(found)))
     assert [each["model_id"] for each in found] == ["a", "e", "f", "b", "c", "d"]
     assert alike(found) == ["4 devices differ alike (oil above, heat below): a, b, c and 1 more"]
 

@@ -36,9 +36,9 @@ def alike(episodes: Iterable[KnownFault]) -> list[list[KnownFault]]:
     return [group for group in groups if len(group) >= LEAST_DEVICES]
 
 
-def alike_lines(episodes: Iterable[KnownFault]) -> list[str]:
-    """Return what `alike` finds in words, a line each."""
-    return [_text(group) for group in alike(episodes)]
+def alike_lines(groups: Iterable[list[KnownFault]]) -> list[str]:
+    """Return what `alike` found in words, a line each."""
+    return [_text(group) for group in groups]
 
 
 def _text(group: list[KnownFault]) -> str:

@@ -17,7 +17,7 @@ from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
 from kerneltrack.paths import join
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of, ns_of
-from pipelines.report.data.alike import alike_lines
+from pipelines.report.data.alike import alike, alike_lines
 from pipelines.report.data.files import column_names, parquet_files, read_lines
 from pipelines.report.data.lasting import LastingChanges
 from pipelines.report.text import MOST_NAMED, and_more, counted, few, natural
@@ -205,7 +205,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
         found.append(dataclasses.replace(off, like=like))
         episodes[model] = KnownFault("", model, line["kind"], parts)
     found.sort(key=lambda off: (*worst_first(off.kind, off.severity), natural(off.model)))
-    alike = alike_lines(episodes[off.model] for off in found if off.still or off.changed)
+    groups = alike(episodes[off.model] for off in found if off.still or off.changed)
     still = sum(off.still for off in found)
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
@@ -213,7 +213,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     recovered = tuple(sorted({model for model, _ in back}, key=natural))
     rules = dict(Counter(muted.values()).most_common())
     about = (together, at, pace, rows, lately, recovered, len(changed - {*_open(found)}), rules)
-    return Episodes(len(found), still, total, found[:MOST_LISTED], *about, alike)
+    return Episodes(len(found), still, total, found[:MOST_LISTED], *about, alike_lines(groups))
 
 
 def _open(found: Iterable[Off]) -> Iterator[str]:
