@@ -356,9 +356,7 @@ def one_of_each_time(order: Order, rows: Chunk) -> Chunk:
     """
     if order.duplicates == KEEP or not rows.has("time"):
         return rows
-    names = [name for name in ("row", "source", "sequence", "time") if rows.has(name)]
-    ordered = rows.take(np.lexsort([rows.column(name) for name in names]))
-    return without_duplicates(order, ordered, np.zeros(len(rows), np.int64))[0]
+    return without_duplicates(order, rows.in_order(), np.zeros(len(rows), np.int64))[0]
 
 
 def comes_again(rows: Chunk) -> BoolArray:
