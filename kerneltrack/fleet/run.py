@@ -21,24 +21,20 @@ import numpy.typing as npt
 
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each, clock_of_whole_rows
-from kerneltrack.fleet.conditions import idle_rows, without_unseen
-from kerneltrack.fleet.devices import PassedBy, changes, judged, may_begin, may_last, reopened
 from kerneltrack.fleet.events import Event, Passed, boundaries, opened_by, window_ends
 from kerneltrack.fleet.forward_fill import LastValues, hold_each
+from kerneltrack.fleet.judging import Judging
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models, time_of
-from kerneltrack.fleet.modes import modes_of, with_modes, without_modes
 from kerneltrack.fleet.moving_times import lines_of_moving
 from kerneltrack.fleet.open_windows import OwnRows, WindowsOnTheWay, windows_of
-from kerneltrack.fleet.references import Referred, refer_each
 from kerneltrack.fleet.results import Alert, Results
 from kerneltrack.fleet.states import states_of
+from kerneltrack.fleet.valid_rows import ValidRows, all_of
 from kerneltrack.fleet.windows import Measured
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.mismatch import window_mismatches
 from kerneltrack.monitor.moving import no_mismatch
-from kerneltrack.monitor.reference import SEEN, Episode, ReferenceState, Scores
-from kerneltrack.monitor.reference import block as references
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import copied, features_of, stamps_of
 from kerneltrack.trackers.common.loop import FIRST, NO_TIMES, Pieces, matrix_of
@@ -123,37 +119,6 @@ class _Round(NamedTuple):
     due: list[_Due]
 
 
-class _Valid(NamedTuple):
-    """The rows of a round that the trackers took.
-
-    Attributes:
-        which: (k,) places of the models that have rows in it.
-        rows: (n, D).
-        starts: (k,) place of each one's first row among them.
-        stops: (k,) place after its last.
-        places: (n,) of each row among all; None if these are all rows there are.
-        stamps: (n,) ns; None without times.
-    """
-
-    which: IntArray
-    rows: FloatArray
-    starts: IntArray
-    stops: IntArray
-    places: IntArray | None
-    stamps: IntArray | None
-
-    def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return these rows' part of a column of all rows."""
-        return column if self.places is None else column[self.places]
-
-    def each(self) -> Iterator[tuple[int, slice]]:
-        """Return the models, and where their rows lie among these."""
-        for model, start, stop in zip(
-            self.which.tolist(), self.starts.tolist(), self.stops.tolist(), strict=True
-        ):
-            yield model, slice(start, stop)
-
-
 class _Rounds:
     """Rows on their way through their models; see `run_models`."""
 
@@ -172,11 +137,8 @@ class _Rounds:
         self._times = times
         self._last_values = None if models.last_values is None else copied(models.last_values)
         self._rows, self._values_after = self._filled(slice(None), starts, stops)
-        # Nothing but references knows of conditions and modes.
-        self._idle = idle_rows(self._work.reference, self._rows)
-        self._rows = without_unseen(self._work.reference, self._rows)
-        self._modes = modes_of(self._work.reference, self._rows)
-        self._rows = without_modes(self._work.reference, self._rows)
+        self._judging = Judging(models, self._rows)
+        self._rows = self._judging.rows
         finite: BoolArray = np.isfinite(self._rows)
         self._unbroken = all_of(finite)
         self._whole: BoolArray = (
@@ -312,7 +274,7 @@ class _Rounds:
         else:
             states = models.block, models.moving
             self._work.window.run_checked(spec, *states, *known, self._sliding)
-        valid = self._valid(which, starts, stops)
+        valid = ValidRows.among(self._rows, self._clock, self._out.valid, which, starts, stops)
         if self._work.frozen:
             self._number(valid, before)
         self._tell_time(which, starts, stops)
@@ -325,22 +287,9 @@ class _Rounds:
             for model, start, stop in zip(*spans, strict=True):
                 self._windows[model].take(start, stop, whole)
         self._watch(valid)
-        self._refer(valid, before)
+        self._judging.take(valid, before, self._found)
 
-    def _valid(self, which: IntArray, starts: IntArray, stops: IntArray) -> _Valid:
-        """Return the rows of pieces that the trackers took."""
-        lengths = stops - starts
-        if np.add.reduce(lengths) == len(self._rows) and all_of(self._out.valid):
-            return _Valid(which, self._rows, starts, stops, None, self._clock)
-        ends = np.cumsum(lengths)
-        places = np.arange(int(ends[-1])) + np.repeat(starts - ends + lengths, lengths)
-        good = self._out.valid[places]
-        many = np.add.reduceat(good.astype(np.int64), ends - lengths)
-        places, ends = places[good], np.cumsum(many)
-        stamps = None if self._clock is None else self._clock[places]
-        return _Valid(which, self._rows[places], ends - many, ends, places, stamps)
-
-    def _number(self, valid: _Valid, before: IntArray) -> None:
+    def _number(self, valid: ValidRows, before: IntArray) -> None:
         """Number the rows of models that learn nothing, and count them."""
         many = valid.stops - valid.starts
         numbers = np.arange(len(valid.rows)) + np.repeat(before - valid.starts, many)
@@ -362,22 +311,21 @@ class _Rounds:
         # A row that no model can take may come after a boundary that is later than the clock.
         models.until[which] = np.maximum(models.until[which], newest)
 
-    def _note_moving(self, valid: _Valid) -> None:
+    def _note_moving(self, valid: ValidRows) -> None:
         """Record the moving window's value after each row at which the window was full."""
         length = self._work.window.length if self._work.window else 0
         values = [valid.of(column) for column in self._sliding or ()]
         index = valid.of(self._out.number)
         for model, own in valid.each():
-            stamps = None if valid.stamps is None else valid.stamps[own]
             known = self._models.moving_times[model]
             lines, after = lines_of_moving(
-                length, [column[own] for column in values], index[own], known, stamps
+                length, [column[own] for column in values], index[own], known, valid.times_of(own)
             )
             self._models.moving_times[model] = after
             if lines:
                 self._found.measured[model] += lines
 
-    def _watch(self, valid: _Valid) -> None:
+    def _watch(self, valid: ValidRows) -> None:
         """Compare losses with those before; note what has changed."""
         spec, blocks = self._work.drift, self._models.drift
         if spec is None or blocks is None:
@@ -391,140 +339,6 @@ class _Rounds:
             levels = found.before.tolist(), found.after.tolist()
             for line in zip(index[rows].tolist(), stamps, *levels, strict=True):
                 self._found.alerts[model].append(Alert(*line))
-
-    def _refer(self, valid: _Valid, before: IntArray) -> None:
-        """Hold rows against references; `before`: each tracker's index of the first."""
-        spec, models = self._work.reference, self._models
-        if spec is None or models.reference is None:
-            return
-        counts = references.counts_of(spec, models.width, models.reference)[valid.which]
-        heads: dict[int, ReferenceState] = {}
-        last = np.zeros(0, np.bool_)
-        rows = valid.rows
-        if self._modes is not None:
-            rows = with_modes(spec, rows, valid.of(self._modes))
-        unplaced = references.unplaced_rows(spec, models.width, models.reference)
-        learned = references.learned_episodes(spec, models.width, models.reference)
-        if self._work.devices or self._work.mutes:
-            lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
-            known = ((model, models.reference_of(model)) for model in lasts.tolist())
-            last = references.passed_last_each(spec, models.width, models.reference)
-            heads = {model: _copied(state) for model, state in known if state is not None}
-        # It may have begun later than the tracker, with a snapshot of that.
-        later = before - counts[:, SEEN]
-        idle = None if self._idle is None else valid.of(self._idle)
-        if idle is not None:
-            self._found.idle += int(np.count_nonzero(idle))
-        found = refer_each(models, valid.which, rows, valid.starts, valid.stops, valid.stamps, idle)
-        more = references.unplaced_rows(spec, models.width, models.reference)
-        self._found.without_mode += more - unplaced
-        more = references.learned_episodes(spec, models.width, models.reference)
-        self._found.false_learned += more - learned
-        if valid.places is None:
-            self._found.scores = found.scores
-        else:
-            for column, part in zip(self._scores.columns, found.scores.columns, strict=True):
-                column[valid.places] = part
-        shift = dict(zip(valid.which.tolist(), later.tolist(), strict=True))
-        again = self._reopened(valid, rows, heads, counts, found)
-        told = found.episodes
-        if self._work.mutes:
-            # What is muted may count later on.
-            told = _in_order(found.episodes, again)
-        self._tell_episodes(told, shift)
-        if not self._work.devices:
-            return
-        begins = may_begin(spec, counts, found.scores.p, valid.starts, valid.stops)
-        passed = self._passed_by(valid, last[valid.which], found.quiet)
-        for place, (model, own) in enumerate(valid.each()):
-            changed = begins[place] or model in heads or model in found.episodes
-            if not (changed or place in passed):
-                continue
-            head = heads.get(model) or models.reference_of(model)
-            if head is None:
-                continue
-            lines = changes(
-                *(spec, _with_counts(head, counts[place]), found.scores.p[own]),
-                *(found.episodes.get(model, []), again.get(model, [])),
-                None if valid.stamps is None else valid.stamps[own],
-                passed=passed.get(place),
-            )
-            key = models.keys[model]
-            lines = [judged(self._work, key, device.moved(shift[model])) for device in lines]
-            self._found.devices[model] += lines
-
-    def _tell_episodes(
-        self, episodes: Mapping[int, Sequence[Episode]], shift: Mapping[int, int]
-    ) -> None:
-        """Note episodes as they are to be told; `shift`: rows before each reference's first."""
-        work, keys = self._work, self._models.keys
-        for model, own in episodes.items():
-            moved = [each.moved(shift[model]) for each in own]
-            if work.mutes:
-                moved = [work.judged(keys[model], each) for each in moved]
-            self._found.episodes[model] += moved
-
-    def _reopened(
-        self,
-        valid: _Valid,
-        rows: FloatArray,
-        heads: Mapping[int, ReferenceState],
-        counts: IntArray,
-        found: Referred,
-    ) -> dict[int, list[Episode]]:
-        """Return episodes as they are once they have been open for a while, by the models' places.
-
-        Args:
-            valid: The rows.
-            rows: (n, D) the rows as references take them.
-            heads: References before the rows, of the models that may have such episodes.
-            counts: (k, c) the references' counts before the rows.
-            found: What references say of the rows.
-        """
-        spec = self._work.reference
-        if spec is None or not heads:
-            return {}
-        again = {}
-        for place, (model, own) in enumerate(valid.each()):
-            if model in heads:
-                quiet = np.zeros(own.stop - own.start, np.bool_)
-                episodes = reopened(
-                    *(spec, _with_counts(heads[model], counts[place]), rows[own]),
-                    found.episodes.get(model, []),
-                    None if valid.stamps is None else valid.stamps[own],
-                    learn=not self._work.frozen,
-                    quiet=quiet if found.quiet is None else found.quiet[own],
-                    said=self._work.said_of(self._models.keys[model]),
-                )
-                if episodes:
-                    again[model] = episodes
-        return again
-
-    def _passed_by(
-        self, valid: _Valid, last: BoolArray, quiet: BoolArray | None
-    ) -> dict[int, PassedBy]:
-        """Return which rows passed references by, of the places that have some, or came from some.
-
-        Args:
-            valid: The rows.
-            last: (k,) whether each model's row before them did.
-            quiet: (n,) which are of quiet times; None: none is.
-        """
-        if quiet is None and not last.any():
-            return {}
-        passed = np.zeros(len(valid.rows), np.bool_) if quiet is None else quiet
-        return {
-            place: PassedBy(passed[own], bool(last[place]))
-            for place, (_, own) in enumerate(valid.each())
-            if last[place] or passed[own].any()
-        }
-
-    @property
-    def _scores(self) -> Scores:
-        """What references say of all rows, NaN where nothing is said yet."""
-        if self._found.scores is None:
-            self._found.scores = Scores.none(len(self._rows))
-        return self._found.scores
 
     # ---- events ----
 
@@ -597,38 +411,16 @@ class _Rounds:
     def end(self) -> Results:
         """Return what came out, once all rounds have run."""
         models, found = self._models, self._found
-        if self._work.reference is not None:
-            found.scores = self._scores
         if self._values_after is not None:
             ran = self._stops > self._starts
             values, times = self._values_after
             self._hold(ran, LastValues(values[ran], times[ran]))
         if models.open is not None:
             models.open = [windows.state() for windows in self._windows]
-        self._tell_open_episodes()
+        self._judging.end(self._until, found)
         if np.count_nonzero(models.before):
             _move_on(found, models.before, self._stops - self._starts)
         return found
-
-    def _tell_open_episodes(self) -> None:
-        """Tell of episodes that are open at the end of the input."""
-        spec, models = self._work.reference, self._models
-        if spec is None or models.reference is None or math.inf not in self._until:
-            return
-        seen = references.counts_of(spec, models.width, models.reference)[:, SEEN]
-        later = models.seen - seen
-        still = references.open_episodes(spec, models.width, models.reference)
-        ends = {
-            model: [episode]
-            for model, episode in still.items()
-            if self._until[model] == math.inf and models.referred[model]
-        }
-        self._tell_episodes(ends, dict(enumerate(later.tolist())))
-
-
-def all_of(flags: BoolArray) -> bool:
-    """Return whether all flags are set: `flags.all()`, which costs more where they are few."""
-    return int(np.count_nonzero(flags)) == flags.size
 
 
 def _move_on(found: Results, before: IntArray, lengths: IntArray) -> None:
@@ -647,20 +439,3 @@ _MOVED: Mapping[str, Callable[[Any, int], Any]] = {
     "devices": lambda line, rows: line.moved(rows),
 }
 """How a line of results goes on from rows before the tracker's first."""
-
-
-def _copied(state: ReferenceState) -> ReferenceState:
-    return ReferenceState(copied(state.tables), copied(state.kernel))
-
-
-def _in_order(
-    episodes: Mapping[int, list[Episode]], again: Mapping[int, list[Episode]]
-) -> dict[int, list[Episode]]:
-    """Return the lines of episodes, and those of open ones, each model's in order."""
-    both = {model: [*own, *again.get(model, ())] for model, own in episodes.items()}
-    both |= {model: own for model, own in again.items() if model not in both}
-    return {model: sorted(own, key=lambda each: each.row) for model, own in both.items()}
-
-
-def _with_counts(state: ReferenceState, counts: IntArray) -> ReferenceState:
-    return state._replace(tables=state.tables._replace(counts=counts))

@@ -1,0 +1,242 @@
+"""What references say of the rows of a call: scores, episodes, and how devices are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from kerneltrack.arrays import BoolArray, FloatArray, IntArray
+from kerneltrack.fleet.conditions import idle_rows, without_unseen
+from kerneltrack.fleet.devices import PassedBy, changes, judged, may_begin, may_last, reopened
+from kerneltrack.fleet.models import Models
+from kerneltrack.fleet.modes import modes_of, with_modes, without_modes
+from kerneltrack.fleet.references import Referred, refer_each
+from kerneltrack.fleet.results import Results
+from kerneltrack.fleet.valid_rows import ValidRows
+from kerneltrack.monitor.reference import SEEN, Episode, ReferenceSpec, ReferenceState, Scores
+from kerneltrack.monitor.reference import block as references
+from kerneltrack.trackers.common.calls import copied
+
+_Known: TypeAlias = tuple[ReferenceSpec, int, references.BlockParts]
+"""References of m models: their settings, their channels, and what they are."""
+
+
+class Judging:
+    """Rows of a call's rounds on their way past references.
+
+    Attributes:
+        rows: (n, D) the rows as all else takes them: nothing but references knows of conditions
+            and modes.
+    """
+
+    def __init__(self, models: Models, rows: FloatArray) -> None:
+        """`rows`: (n, D), missing values filled."""
+        self._models, self._work, spec = models, models.work, models.work.reference
+        self._idle = idle_rows(spec, rows)
+        rows = without_unseen(spec, rows)
+        self._modes = modes_of(spec, rows)
+        self.rows = without_modes(spec, rows)
+
+    def take(self, valid: ValidRows, before: IntArray, results: Results) -> None:
+        """Hold rows against references, and note what they say.
+
+        Args:
+            valid: The rows.
+            before: (k,) rows that each model's tracker had seen before them.
+            results: What has come out so far.
+        """
+        spec, models = self._work.reference, self._models
+        if spec is None or models.reference is None:
+            return
+        known = spec, models.width, models.reference
+        counts = references.counts_of(*known)[valid.which]
+        passes, heads = self._before(known, valid, counts)
+        rows = valid.rows
+        if self._modes is not None:
+            rows = with_modes(spec, rows, valid.of(self._modes))
+        found = self._refer(known, valid, rows, results)
+        self._put(valid, found.scores, results)
+        # A reference may have begun later than the tracker, with a snapshot of that.
+        later = before - counts[:, SEEN]
+        shift = dict(zip(valid.which.tolist(), later.tolist(), strict=True))
+        again = self._reopened(valid, rows, heads, counts, found)
+        # What is muted may count later on.
+        told = _in_order(found.episodes, again) if self._work.mutes else found.episodes
+        self._tell(told, shift, results)
+        if not self._work.devices:
+            return
+        passed = _passed_by(valid, passes, found.quiet)
+        begins = may_begin(spec, counts, found.scores.p, valid.starts, valid.stops)
+        for place, (model, own) in enumerate(valid.each()):
+            changed = begins[place] or model in heads or model in found.episodes
+            if not (changed or place in passed):
+                continue
+            head = heads.get(model) or models.reference_of(model)
+            if head is None:
+                continue
+            lines = changes(
+                *(spec, _with_counts(head, counts[place]), found.scores.p[own]),
+                *(found.episodes.get(model, []), again.get(model, []), valid.times_of(own)),
+                passed=passed.get(place),
+            )
+            key = models.keys[model]
+            results.devices[model] += [
+                judged(self._work, key, device.moved(shift[model])) for device in lines
+            ]
+
+    def _before(
+        self, known: _Known, valid: ValidRows, counts: IntArray
+    ) -> tuple[BoolArray, dict[int, ReferenceState]]:
+        """Return what is asked of references as they are before the rows.
+
+        Args:
+            known: The references of the models.
+            valid: The rows.
+            counts: (k, c) the references' counts before them.
+
+        Returns:
+            (k,) whether each model's last row passed its reference by, and the references of models
+            whose episodes may last long enough to be told of once more, by their places.
+        """
+        models = self._models
+        if not (self._work.devices or self._work.mutes):
+            return np.zeros(len(valid.which), np.bool_), {}
+        lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
+        states = ((model, models.reference_of(model)) for model in lasts.tolist())
+        passes = references.passed_last_each(*known)
+        heads = {model: _copied(state) for model, state in states if state is not None}
+        return passes[valid.which], heads
+
+    def _refer(
+        self, known: _Known, valid: ValidRows, rows: FloatArray, results: Results
+    ) -> Referred:
+        """Hold rows, (n, D) as references take them, against these; count what they count."""
+        idle = None if self._idle is None else valid.of(self._idle)
+        if idle is not None:
+            results.idle += int(np.count_nonzero(idle))
+        unplaced = references.unplaced_rows(*known)
+        learned = references.learned_episodes(*known)
+        spans = valid.starts, valid.stops, valid.stamps
+        found = refer_each(self._models, valid.which, rows, *spans, idle)
+        results.without_mode += references.unplaced_rows(*known) - unplaced
+        results.false_learned += references.learned_episodes(*known) - learned
+        return found
+
+    def _put(self, valid: ValidRows, scores: Scores, results: Results) -> None:
+        """Note the scores of rows."""
+        if valid.places is None:
+            results.scores = scores
+            return
+        for column, part in zip(self._scores_of(results).columns, scores.columns, strict=True):
+            column[valid.places] = part
+
+    def _scores_of(self, results: Results) -> Scores:
+        """Return the scores of all rows, NaN where nothing is said yet."""
+        if results.scores is None:
+            results.scores = Scores.none(len(self.rows))
+        return results.scores
+
+    def _reopened(
+        self,
+        valid: ValidRows,
+        rows: FloatArray,
+        heads: Mapping[int, ReferenceState],
+        counts: IntArray,
+        found: Referred,
+    ) -> dict[int, list[Episode]]:
+        """Return episodes as they are once they have been open for a while, by the models' places.
+
+        Args:
+            valid: The rows.
+            rows: (n, D) the rows as references take them.
+            heads: References before the rows, of the models that may have such episodes.
+            counts: (k, c) the references' counts before the rows.
+            found: What references say of the rows.
+        """
+        spec = self._work.reference
+        if spec is None or not heads:
+            return {}
+        again = {}
+        for place, (model, own) in enumerate(valid.each()):
+            if model in heads:
+                quiet = np.zeros(own.stop - own.start, np.bool_)
+                episodes = reopened(
+                    *(spec, _with_counts(heads[model], counts[place]), rows[own]),
+                    *(found.episodes.get(model, []), valid.times_of(own)),
+                    learn=not self._work.frozen,
+                    quiet=quiet if found.quiet is None else found.quiet[own],
+                    said=self._work.said_of(self._models.keys[model]),
+                )
+                if episodes:
+                    again[model] = episodes
+        return again
+
+    def _tell(
+        self,
+        episodes: Mapping[int, Sequence[Episode]],
+        shift: Mapping[int, int],
+        results: Results,
+    ) -> None:
+        """Note episodes as they are to be told; `shift`: rows before each reference's first."""
+        work, keys = self._work, self._models.keys
+        for model, own in episodes.items():
+            moved = [each.moved(shift[model]) for each in own]
+            if work.mutes:
+                moved = [work.judged(keys[model], each) for each in moved]
+            results.episodes[model] += moved
+
+    def end(self, until: Sequence[float], results: Results) -> None:
+        """Tell of episodes that are open at the end of the input, of models whose `until` it is."""
+        spec, models = self._work.reference, self._models
+        if spec is None:
+            return
+        self._scores_of(results)
+        if models.reference is None or math.inf not in until:
+            return
+        known = spec, models.width, models.reference
+        later = models.seen - references.counts_of(*known)[:, SEEN]
+        still = references.open_episodes(*known)
+        ends = {
+            model: [episode]
+            for model, episode in still.items()
+            if until[model] == math.inf and models.referred[model]
+        }
+        self._tell(ends, dict(enumerate(later.tolist())), results)
+
+
+def _passed_by(valid: ValidRows, last: BoolArray, quiet: BoolArray | None) -> dict[int, PassedBy]:
+    """Return which rows passed references by, of the places that have some, or came from some.
+
+    Args:
+        valid: The rows.
+        last: (k,) whether each model's row before them did.
+        quiet: (n,) which are of quiet times; None: none is.
+    """
+    if quiet is None and not last.any():
+        return {}
+    passed = np.zeros(len(valid.rows), np.bool_) if quiet is None else quiet
+    return {
+        place: PassedBy(passed[own], bool(last[place]))
+        for place, (_, own) in enumerate(valid.each())
+        if last[place] or passed[own].any()
+    }
+
+
+def _in_order(
+    episodes: Mapping[int, list[Episode]], again: Mapping[int, list[Episode]]
+) -> dict[int, list[Episode]]:
+    """Return the lines of episodes, and those of open ones, each model's in order."""
+    both = {model: [*own, *again.get(model, ())] for model, own in episodes.items()}
+    both |= {model: own for model, own in again.items() if model not in both}
+    return {model: sorted(own, key=lambda each: each.row) for model, own in both.items()}
+
+
+def _copied(state: ReferenceState) -> ReferenceState:
+    return ReferenceState(copied(state.tables), copied(state.kernel))
+
+
+def _with_counts(state: ReferenceState, counts: IntArray) -> ReferenceState:
+    return state._replace(tables=state.tables._replace(counts=counts))
