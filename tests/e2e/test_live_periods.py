@@ -143,6 +143,7 @@ def test_the_local_engine_says_what_the_file_job_writes_through_a_kill(
     assert Topics(plant.live.client).cleanup_policy(plant.periods) == "compact"
 
 
+@pytest.mark.nightly
 def test_flink_says_what_the_file_job_writes_through_a_savepoint(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

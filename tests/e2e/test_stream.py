@@ -15,7 +15,6 @@ from tests.e2e.clusters import PATIENCE, LocalCluster
 from tests.e2e.jobs import COLUMNS, command, environment, table_of, track
 from tests.e2e.kills import Killer
 from tests.e2e.live import CHANNELS, SPECS, Live, Recording, assert_same_bits, record, settled
-from tests.parts import lanes
 
 ROWS = 1500
 SEED = 5
@@ -113,9 +112,8 @@ def test_a_long_table_gives_the_bytes_of_the_wide_one(
         assert_same_as_file_job(live, recording, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "victims", lanes(("worker",), ("worker", "taskmanager", "worker")), ids=len
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("victims", [("worker",), ("worker", "taskmanager", "worker")], ids=len)
 def test_killed_workers_lose_and_change_nothing(
     victims: tuple[str, ...], cluster: LocalCluster, recording: Recording, tmp_path: Path
 ) -> None:

@@ -90,6 +90,7 @@ def assert_refused(live: Live, reason: str, *flags: str) -> None:
     assert set(states) == {"CANCELED"}
 
 
+@pytest.mark.nightly
 def test_a_quiet_job_goes_on_in_newer_code(
     cluster: LocalCluster, recording: Recording, tmp_path: Path
 ) -> None:
