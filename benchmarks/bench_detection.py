@@ -6,7 +6,8 @@ Every recording has a part that is normal (`train`): all are fitted to it, with 
 sets, and score the rest; those called online learn on. ROC-AUC, AP and VUS-PR of the scores, means
 over the recordings; onset: ROC-AUC of the first 30 rows of each event against normal rows. `~`:
 smoothed by .1, as what lasts is looked for. `[lag]`: five rows side by side, fewer where they are
-wide. `settled`: as it is known 20 rows later. Which events are noticed is in `bench_episodes.py`.
+wide. `settled`: as it is known 20 rows later; `windows`: with a view of windows. Which events are
+noticed is in `bench_episodes.py`.
 
 Rates: episodes at two stated rates on stretches without faults: the train parts and people who
 walk, 512 rows of which the reference is made from (of people more, too), and made rows
@@ -252,15 +253,16 @@ def compare(name: str, spec: ReferenceSpec, quick: bool) -> None:
     for recording in recordings(name):
         width = recording.rows.shape[1]
         stated = dataclasses.replace(spec, false_alarms=1.0, per=10_000)
-        begin = time.process_time()
-        found = ours(recording, stated)
-        seconds["reference"] = seconds.get("reference", 0.0) + time.process_time() - begin
-        for key, values in (("reference", found.score), ("reference, -ln p", found.surprise)):
-            scores.setdefault(key, []).append(judged(recording, values))
-            rest = smoothed(np.nan_to_num(values[recording.train :]))
-            padded = np.r_[np.zeros(recording.train), rest]
-            scores.setdefault(f"{key} ~", []).append(judged(recording, padded))
-        scores.setdefault("reference, settled", []).append(judged(recording, found.settled))
+        for own, window in (("reference", None), ("reference, windows", "auto")):
+            begin = time.process_time()
+            found = ours(recording, dataclasses.replace(stated, window=window))
+            seconds[own] = seconds.get(own, 0.0) + time.process_time() - begin
+            for key, values in ((own, found.score), (f"{own}, -ln p", found.surprise)):
+                scores.setdefault(key, []).append(judged(recording, values))
+                rest = smoothed(np.nan_to_num(values[recording.train :]))
+                padded = np.r_[np.zeros(recording.train), rest]
+                scores.setdefault(f"{key} ~", []).append(judged(recording, padded))
+            scores.setdefault(f"{own}, settled", []).append(judged(recording, found.settled))
         plain = standardised(recording.rows, recording.train)
         lags = max(1, min(PEER_LAGS, PEER_COLUMNS // width))
         tables = [("", plain)] + ([(" [lag]", lagged(plain, lags))] if lags > 1 else [])

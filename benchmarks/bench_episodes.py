@@ -3,8 +3,9 @@
     python -m benchmarks.bench_episodes [--sets gecco smap nab skab tep asd smd]
 
 Each reference runs over a recording at its default rate, one false alarm in a million rows:
-`first`, made from the normal part that the set names; `auto` with its default memory of 14 days;
-and `auto` with a memory as long as the normal part. Of the rows after the normal part:
+`first`, made from the normal part that the set names, and the same with windows; `auto` with its
+default memory of 14 days; and `auto` with a memory as long as the normal part. Of the rows after
+the normal part:
 
 - open: the share of the normal ones that lie in an open episode;
 - noticed: events in which an episode opens, from their first row to their last;
@@ -157,9 +158,11 @@ def best_within(found: list[Tally], false: int) -> Tally:
 def references(recording: Recording) -> dict[str, ReferenceSpec]:
     """Return the references that run over a recording."""
     auto = ReferenceSpec(learning="auto")
+    first = ReferenceSpec(rows=max(recording.train, 256))
     memory = max(recording.train, LEAST_MEMORY)
     return {
-        "first": ReferenceSpec(rows=max(recording.train, 256)),
+        "first": first,
+        "first, windows": dataclasses.replace(first, window="auto"),
         "auto": auto,
         "auto, memory": dataclasses.replace(auto, memory=f"{memory} rows"),
     }
