@@ -60,7 +60,7 @@ def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
         ends.topic,
         job.columns,
         ends.form,
-        Commands(job.spec, job.learner, job.columns.width, job.feedback),
+        Commands(job.spec, job.learner, job.columns.width, job.feedback, job.live_quiet),
         ends.consumer,
         ends.expansion_service,
     )

@@ -21,7 +21,7 @@ from kerneltrack.monitor.entries import Entry
 from kerneltrack.monitor.false_share import check_share
 from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.periods.spec import PeriodsSpec
-from kerneltrack.monitor.quiet import QuietTimes
+from kerneltrack.monitor.quiet import QuietTimes, RecurringTime
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.rules import Rules
 from kerneltrack.monitor.silences import allowed_time
@@ -131,6 +131,16 @@ class Job:
             QUIET_FLAG: () if self.quiet is None else self.quiet.times,
             FEEDBACK_FLAG: () if self.feedback is None else self.feedback.said,
         }
+
+    @property
+    def live_quiet(self) -> QuietTimes | None:
+        """The quiet times of a live job, which may be told of others; None: it can have none."""
+        if self.reference is None or self.columns.time is None:
+            return None
+        known = self.quiet or QuietTimes((), zone=self.columns.options.time_zone)
+        until = self.reference.until
+        least = None if until is None else parse_moment("--reference-until", until)
+        return dataclasses.replace(known, least=least)
 
     def in_groups(self, groups: Mapping[str, str]) -> Job:
         """Return the job in which what is known of a group is known of each of its devices.
@@ -307,7 +317,7 @@ def _quiet_of(args: argparse.Namespace, zone: str) -> QuietTimes | None:
     `zone` is that of times which name no offset.
     """
     path = getattr(args, "quiet", None)
-    return None if path is None else QuietTimes(read_quiet(path, zone))
+    return None if path is None else QuietTimes(read_quiet(path, zone), zone=zone)
 
 
 def _check_known(job: Job) -> None:
@@ -327,7 +337,7 @@ def _check_quiet(job: Job, quiet: QuietTimes) -> None:
     if job.reference.until is None:
         return
     until = parse_moment("--reference-until", job.reference.until)
-    if min(each.start for each in quiet.times) < until:
+    if any(isinstance(each, RecurringTime) or each.start < until for each in quiet.times):
         allowed = "a time before all those of --quiet, or left out"
         raise ConfigError("--reference-until", job.reference.until, allowed)
 
@@ -492,7 +502,7 @@ def transform_of(job: Job, *, bounded: bool = True, expiry: Expiry | None = None
             reference=job.reference,
             periods=None if bounded else job.periods,
             given=job.given,
-            quiet=job.quiet,
+            quiet=job.quiet if bounded else job.live_quiet,
             rules=job.rules,
             feedback=job.feedback,
             silent_after=silent_after,

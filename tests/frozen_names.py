@@ -46,7 +46,7 @@ from transforms import outputs
 from transforms.failures import FAILURE_SCHEMA
 from transforms.kafka.gather import Reason, dead_letter
 from transforms.kafka.messages import Message
-from transforms.keyed.commands import FEEDBACK, HEADER, REPLACE, RESET
+from transforms.keyed.commands import FEEDBACK, HEADER, QUIET, REPLACE, RESET
 from transforms.outputs import OUTPUTS, Asked
 from transforms.track.clock import Clock
 from transforms.track.order import Order
@@ -116,7 +116,7 @@ def topics_and_messages() -> Iterator[str]:
     yield from (f"topic OUTPUT-{each.topic}" for each in OUTPUTS if each.has_named_topic)
     letter = dead_letter(Message("t", 0, 0, 0, None, None), [Reason(0, "why")])
     yield from (f"header of a dead letter: {name}" for name, _ in letter[2])
-    yield from (f"command {HEADER}: {action}" for action in (RESET, REPLACE, FEEDBACK))
+    yield from (f"command {HEADER}: {action}" for action in (RESET, REPLACE, FEEDBACK, QUIET))
     yield from (f"header of a command: {name}" for name in (codec.TRACKER, codec.LEARNER))
 
 

@@ -96,7 +96,7 @@ def _passed(
 ) -> BoolArray | None:
     """Return which rows pass references by, (n,): those of quiet times, and idle ones."""
     quiet = models.work.quiet
-    if quiet is None or stamps is None:
+    if quiet is None or quiet.is_empty or stamps is None:
         return idle
     passed = np.zeros(len(stamps), np.bool_) if idle is None else idle.copy()
     for model, start, stop in zip(which, starts, stops, strict=True):

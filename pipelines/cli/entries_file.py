@@ -88,10 +88,7 @@ def read_entries(
 def _of_csv(path: str, data: bytes, fields: Collection[str], needed: Collection[str]) -> Entries:
     try:
         text = data.decode("utf-8-sig")
-        head = text.lstrip().partition("\n")[0]
-        # As spreadsheets write it where the comma is the decimal mark.
-        delimiter = ";" if ";" in head and "," not in head else ","
-        reader = csv.reader(io.StringIO(text), strict=True, delimiter=delimiter)
+        reader = csv.reader(io.StringIO(text), strict=True, delimiter=delimiter_of(text))
         lines = [(reader.line_num, line) for line in reader if line]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(path, f"not CSV: {error}") from error
@@ -102,6 +99,13 @@ def _of_csv(path: str, data: bytes, fields: Collection[str], needed: Collection[
         if len(line) != len(names):
             raise DataError(path, f"line {number} has {len(line)} values, not {len(names)}")
     return [(f"line {number}", dict(zip(names, line, strict=True))) for number, line in lines[1:]]
+
+
+def delimiter_of(text: str) -> str:
+    """Return what separates the values of a CSV file."""
+    head = text.lstrip().partition("\n")[0]
+    # As spreadsheets write it where the comma is the decimal mark.
+    return ";" if ";" in head and "," not in head else ","
 
 
 def _wrong_header(names: list[str], fields: Collection[str], needed: Collection[str]) -> str:

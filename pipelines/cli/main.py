@@ -95,6 +95,11 @@ COMMANDS = {
         "feedback.options.add_flags",
         "feedback.command.run",
     ),
+    "quiet": CommandEntry(
+        "Say when a device is not to be judged, such as maintenance.",
+        "quiet.options.add_flags",
+        "quiet.command.run",
+    ),
     "notify": CommandEntry(
         "Send an alert when a device is off, and when it is well again.",
         "notify.options.add_flags",
@@ -152,7 +157,9 @@ COMMANDS = {
 }
 
 GROUPS = {
-    "Which devices are off?": ("track", "devices", "feedback", "notify", "report", "score"),
+    "Which devices are off?": (
+        *("track", "devices", "feedback", "quiet", "notify", "report", "score"),
+    ),
     "Learn labels, choose settings": ("tune", "list", "landmarks"),
     "Live streams": (
         *("stream", "stop", "cluster", "replay", "read-output", "replay-dead-letters", "reset"),

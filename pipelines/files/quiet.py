@@ -10,7 +10,7 @@ from typing import Any
 from kerneltrack.errors import printable
 from kerneltrack.monitor.entries import ALL
 from kerneltrack.monitor.feedback import Feedback
-from kerneltrack.monitor.quiet import QuietTime, QuietTimes
+from kerneltrack.monitor.quiet import Entry, QuietTimes, RecurringTime
 from kerneltrack.monitor.rules import Rule, Rules
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -64,7 +64,7 @@ def feedback_lines(output: str, feedback: Feedback | None) -> list[str]:
 
 def _unknown_lines(
     output: str,
-    entries: Sequence[QuietTime] | Sequence[Rule],
+    entries: Sequence[Entry] | Sequence[Rule],
     groups: Mapping[str, str],
     flag: str,
 ) -> list[str]:
@@ -89,9 +89,8 @@ def quiet_lines(output: str, run: Mapping[str, Any], quiet: QuietTimes | None) -
         return []
     times, span = list(quiet.times), run.get(KEY)
     if span is not None:
-        # Those that come every year are in all years.
         first, last = (ns_of(span[end]) for end in ("first", "last"))
-        times = [each for each in times if each.start <= last and each.end > first]
+        times = [each for each in times if len(each.spans(first, last))]
     lines = ["no row is of a quiet time"]
     if times:
         many = counted(len(times), "quiet time")
@@ -102,9 +101,11 @@ def quiet_lines(output: str, run: Mapping[str, Any], quiet: QuietTimes | None) -
     return [*lines, *_unknown_lines(output, quiet.times, quiet.groups, FLAG)]
 
 
-def _in_words(quiet: QuietTime, sizes: Mapping[str, int], clock: SiteClock) -> str:
+def _in_words(quiet: Entry, sizes: Mapping[str, int], clock: SiteClock) -> str:
     who = "all devices" if quiet.device == ALL else printable(quiet.device or "")
     if quiet.group is not None:
         who = f"{printable(quiet.group)} ({counted(sizes.get(quiet.group, 0), 'device')})"
     why = f", {printable(quiet.why)}" if quiet.why else ""
+    if isinstance(quiet, RecurringTime):
+        return f"{who}: every {quiet.every} {quiet.begin} to {quiet.stop} ({quiet.zone}){why}"
     return f"{who}: {clock.named(quiet.start)} to {clock.named(quiet.end)}{why}"

@@ -94,7 +94,7 @@ def build(pipeline: beam.Pipeline, job: Job, ends: LiveEnds) -> None:
         job: What is done with rows.
         ends: Where they come from, and results go to.
     """
-    commands = Commands(job.spec, job.learner, job.columns.width, job.feedback)
+    commands = Commands(job.spec, job.learner, job.columns.width, job.feedback, job.live_quiet)
     number = str(ends.source or "")
     read = pipeline | f"Read{number}" >> _reader(ends, ends.topic, job.columns, commands, "rows")
     dead, labels = {"dead letters": read[kafka.DEAD_LETTERS]}, None

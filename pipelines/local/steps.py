@@ -66,7 +66,7 @@ class LocalSteps:
         """Make the steps; see the class."""
         self._models, self._ends, self._learner = models, ends, job.learner
         self._step = transform_of(job, bounded=False, expiry=ends.expiry).step()
-        commands = Commands(job.spec, job.learner, job.columns.width, job.feedback)
+        commands = Commands(job.spec, job.learner, job.columns.width, job.feedback, job.live_quiet)
         self._rows = _gather(ends, job.columns, commands, "rows")
         self._labels: GatherFn | None = None
         if ends.labels is not None:

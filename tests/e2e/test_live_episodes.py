@@ -19,6 +19,7 @@ from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import command, environment, features_of, table_of, track
 from tests.e2e.kills import Killer
 from tests.e2e.live import CHANNELS, COLUMNS, SPECS, Live, Recording, assert_same_bits, record
+from tests.e2e.quiet_told import ToldTimes
 
 ROWS = 1200
 BROKEN = range(610, 650)
@@ -220,6 +221,29 @@ def test_history_then_live_is_one_job(
     assert_same_bits(episodes, expected, EPISODE)
     before = wanted.filter(pa.compute.less(wanted["index"], HISTORY))
     assert_same_bits(features_of(history).sort_by(order), before, ("loss", "z", *SCORES))
+
+
+@pytest.mark.nightly
+def test_quiet_times_told_while_it_runs_are_those_of_a_file_on_flink_too(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    live, told = Live(cluster, "told-on-flink", "json"), ToldTimes(recording, tmp_path, *REFERENCE)
+    live.make_topic(3)
+    first, second, third, last = recording.portions
+    flags = (*REFERENCE, "--checkpointing_interval=500")
+    job = live.start(*flags)
+    live.send(first, 5)
+    live.send(second, 5)
+    told.tell(live)
+    killer = Killer(live, job, SEED)
+    sending = command(*live.replay(third, 5, "--speed", "0.4"))
+    with subprocess.Popen(sending, env=environment()) as feed:
+        killer.kill("taskmanager")
+        assert feed.wait(PATIENCE) == 0
+    assert main(["stop", *live.place, "--savepoint"]) == 0
+    with live.running(*flags, "--resume", "latest"):
+        live.send(last, 5)
+        told.check(live)
 
 
 def test_devices_that_send_nothing_are_off_on_flink_too(

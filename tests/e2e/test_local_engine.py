@@ -28,6 +28,7 @@ from pipelines.local.store import FILE
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import COLUMNS, ROOT, command, environment, run_process, table_of, track
 from tests.e2e.live import CHANNELS, SPECS, Live, Recording, assert_same_bits, record, settled
+from tests.e2e.quiet_told import ToldTimes
 from tests.e2e.test_stream import ALERTS, DRIFT, assert_same_as_file_job
 from tests.receivers import HttpServer
 
@@ -172,6 +173,26 @@ def test_quiet_times_arrive(
     with running(live, *REFERENCE, "--devices-topic", devices, "--quiet", str(quiet)):
         live.send(recording.files[0], 20)
         wait_for("quiet devices", lambda: set(states()) == {"quiet"})
+
+
+def test_quiet_times_told_while_it_runs_are_those_of_a_file_through_kills(
+    cluster: LocalCluster, recording: Recording, tmp_path: Path
+) -> None:
+    live, told = Live(cluster, "local-told", "json"), ToldTimes(recording, tmp_path, *REFERENCE)
+    live.make_topic(3)
+    random, resume = np.random.default_rng(SEED), tuple[str, ...]()
+    for number, part in enumerate(recording.portions):
+        if number == 2:
+            told.tell(live)
+        live.send(part, 3)
+        for _ in range(2):
+            words = (OFTEN, "--max_bundle_size=40", *REFERENCE, *resume)
+            with started(live.attached(*LOCAL, *words)) as job:
+                time.sleep(float(random.uniform(0.3, 1.5)))
+                job.kill()
+            resume = ("--resume", "latest")
+    with running(live, *REFERENCE, *resume):
+        told.check(live)
 
 
 def in_halls(recording: Recording, folder: Path) -> tuple[list[Path], dict[str, str]]:

@@ -27,17 +27,19 @@ from kerneltrack.fleet.restore import decode, take_over
 from kerneltrack.fleet.run import run_models
 from kerneltrack.fleet.states import encode
 from kerneltrack.jumps import JumpRule, Standing, judge
+from kerneltrack.monitor import quiet as quiet_times
 from kerneltrack.monitor.feedback import Feedback, Said
 from kerneltrack.monitor.periods.device import beginning, numbers_at
 from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.periods.sums import LARGEST, SECOND, DeviceSums
+from kerneltrack.monitor.quiet import QuietTime, QuietTimes, Told
 from kerneltrack.time_units import day_of, nanoseconds
 from tests.simulation.beam import Output, named
 from tests.simulation.history import PERIOD
 from tests.unit.test_rounds import WIDTH
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
-from transforms.keyed.commands import Command
+from transforms.keyed.commands import QUIET, Command
 from transforms.learn.inputs import narrow
 from transforms.learn.learner import begin as no_learning
 from transforms.learn.learner import decode as learning_of
@@ -52,6 +54,7 @@ from transforms.track.order import DROP, MERGE, Order
 from transforms.track.periods import lines_of
 from transforms.track.refusals import Refusals
 from transforms.track.slices import Ran
+from transforms.track.step import NO_PLACE
 
 EARLY = 0.001
 """Seconds by which a timer may be early."""
@@ -117,6 +120,7 @@ class Alone:
         """Begin."""
         self.key = key
         self._told: tuple[Said, ...] = ()
+        self._quiet: list[Told] = []
         self.asked = asked = self.with_told(asked)
         self.out: list[Output] = []
         self.expired = False
@@ -153,12 +157,17 @@ class Alone:
 
     def with_told(self, asked: Asked) -> Asked:
         """Return what is asked for, with what somebody said of this device behind the file's."""
-        known = asked.work.feedback
-        if known is None:
-            return asked
-        said = (*known.said, *self._told)
-        feedback = Feedback(said, known.channels, groups=known.groups)
-        return asked._replace(work=dataclasses.replace(asked.work, feedback=feedback))
+        known, quiet = asked.work.feedback, asked.work.quiet
+        if known is not None:
+            said = (*known.said, *self._told)
+            known = Feedback(said, known.channels, groups=known.groups)
+        if quiet is not None:
+            times = [*quiet.times]
+            for entry, cancels in self._quiet:
+                times = [each for each in times if each != entry] if cancels else [*times, entry]
+            quiet = QuietTimes(tuple(times), quiet.groups)
+        work = dataclasses.replace(asked.work, feedback=known, quiet=quiet)
+        return asked._replace(work=work)
 
     # ---- what comes ----
 
@@ -167,6 +176,27 @@ class Alone:
         self._advance()
         if self.asked.work.feedback is not None:
             self._told += self.asked.work.feedback.read(said)
+        self.asked = self.with_told(self.asked)
+
+    def hear_quiet(self, command: Command) -> None:
+        """Take a quiet time, or that one is cancelled; those that are over make place for it."""
+        self._advance()
+        work = self.asked.work
+        told = [*self._quiet, *QuietTimes(()).read(command.said or b"")]
+        over = [
+            each
+            for each in told
+            if isinstance(each.entry, QuietTime)
+            and each.entry.end <= self._progress
+            and self._begun
+        ]
+        for each in over[: max(len(told) - quiet_times.MOST_TOLD, 0)]:
+            told.remove(each)
+        if work.quiet is not None and len(told) > quiet_times.MOST_TOLD:
+            refused = Failures.of(self.key, [command.source], [command.row], [NO_PLACE])
+            self._keep(FAILURES, refused)
+        elif work.quiet is not None:
+            self._quiet = told
         self.asked = self.with_told(self.asked)
 
     def take(self, chunk: Chunk, now: float) -> None:
@@ -196,6 +226,9 @@ class Alone:
 
     def obey(self, command: Command, now: float) -> None:
         """Begin anew, or hear what somebody says."""
+        if command.said is not None and command.action == QUIET:
+            self.hear_quiet(command)
+            return
         if command.said is not None:
             self.hear(command.said)
             return

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from kerneltrack.monitor.entries import ALL
 from kerneltrack.monitor.feedback import FALSE, REAL
-from tests.unit.test_rounds import COMPANIONS, SECOND, TRACKERS
+from kerneltrack.monitor.quiet import MOST_TOLD, QuietTime
+from tests.unit.test_rounds import COMPANIONS, QUIET, SECOND, TRACKERS
 
 PLAIN, GAP, EMPTY, WILD = "plain", "gap", "empty", "wild"
 """What a row's values are like: sound, one missing, all missing, too large."""
@@ -56,7 +58,22 @@ class Answer(NamedTuple):
     verdict: str
 
 
-Entry: TypeAlias = Row | Label | Command | Answer
+class Quiet(NamedTuple):
+    """A device, or all as far as this one goes, has a quiet time, or not any more if it `cancels`.
+
+    One that `comes` does so each day. `number` is that of the message.
+    """
+
+    key: str
+    who: str
+    start: int
+    end: int
+    comes: bool
+    cancels: bool
+    number: int
+
+
+Entry: TypeAlias = Row | Label | Command | Answer | Quiet
 
 
 class Bundle(NamedTuple):
@@ -128,6 +145,7 @@ class Setup:
         overlap: Whether rows that snapshots have learned are left out rather than refused.
         cached: Whether state comes back as the objects that were written, as of Beam's cache.
         limits: Constants of the step that are smaller than usual, by module and name.
+        most_quiet: Quiet times that are kept of a device at most.
     """
 
     seed: int
@@ -148,6 +166,7 @@ class Setup:
     overlap: bool = False
     cached: bool = True
     limits: tuple[tuple[str, str, int], ...] = ()
+    most_quiet: int = MOST_TOLD
 
 
 class History(NamedTuple):
@@ -161,6 +180,8 @@ PERIOD = 3
 """Seconds of a period, which are a day elsewhere: rows of a life reach over many."""
 LONG = "normal"
 """A companion that is not drawn: its episodes open after a thousand rows, so its lives are long."""
+OF_FILE = [each for each in QUIET.times if isinstance(each, QuietTime) and each.device == ALL]
+"""Quiet times that a job knows from its file, and that may be cancelled."""
 LIMITS = (
     ("transforms.track.log", "MOST_ENTRIES", (1, 3, 8, 20)),
     ("transforms.track.log", "MOST_APPENDED", (0, 4, 10)),
@@ -210,6 +231,7 @@ def _setup(rng: np.random.Generator, seed: int) -> Setup:
         overlap=bool(rng.random() < 0.3),
         cached=bool(rng.random() < 0.7),
         limits=tuple(limits),
+        most_quiet=of(1, 3, 64) if "quiet" in COMPANIONS[companion] else MOST_TOLD,
     )
 
 
@@ -234,6 +256,7 @@ class _Drawing:
         if setup.companion == LONG:
             self._long = 60
         self._labels: list[Label] = []
+        self._quiets: list[Quiet] = []
 
     def actions(self) -> list[Action]:
         rng = self._rng
@@ -272,6 +295,8 @@ class _Drawing:
                 entries.append(Command(key, bool(rng.random() < 0.4)))
             if self._setup.companion == "feedback" and rng.random() < 0.2:
                 entries.append(self._answer(key))
+            while "quiet" in COMPANIONS[self._setup.companion] and rng.random() < 0.3:
+                entries.append(self._quiet(key))
         entries += self._labels_due()
         if rng.random() < 0.5 and entries:
             # Devices come in turn or mixed; the rows of one stay in order.
@@ -288,6 +313,23 @@ class _Drawing:
         rng = self._rng
         channel, deviation = int(rng.choice([1, 2, 2, 2])), float(rng.choice([-8.0, 8.0, 8.0]))
         return Answer(key, channel, deviation, FALSE if rng.random() < 0.7 else REAL)
+
+    def _quiet(self, key: str) -> Quiet:
+        rng = self._rng
+        known = [each for each in self._quiets if each.key == key]
+        if known and rng.random() < 0.4:
+            found = known[int(rng.integers(len(known)))]._replace(cancels=bool(rng.random() < 0.8))
+        elif rng.random() < 0.2:
+            of_file = OF_FILE[int(rng.integers(len(OF_FILE)))]
+            found = Quiet(key, "*", of_file.start, of_file.end, False, True, 0)
+        else:
+            start = self._clock[key] // SECOND + int(rng.choice([-40, -5, 0, 2, 10, 60]))
+            end = start + int(rng.choice([1, 5, 20, 80]))
+            who = key if rng.random() < 0.7 else "*"
+            comes = bool(rng.random() < 0.2)
+            found = Quiet(key, who, start * SECOND, end * SECOND, comes, False, 0)
+        self._quiets.append(found._replace(number=len(self._quiets)))
+        return self._quiets[-1]
 
     def _next(self, key: str) -> list[Entry]:
         """Draw the next row of a device, and now and then labels for rows."""

@@ -99,6 +99,7 @@ _LOG = "transforms.track.log:ModelLog"
 _CLOCK = "transforms.track.clock"
 _ARRIVAL = "transforms.track.arrival"
 _VISITS = "transforms.track.visits"
+_QUIET = "kerneltrack.monitor.quiet:QuietTimes"
 
 MUTATIONS = (
     Mutation(
@@ -268,6 +269,41 @@ MUTATIONS = (
         "log.told",
         'b""',
         {"companion": "feedback"},
+    ),
+    Mutation(
+        "quiet times that the job is told of are forgotten when a device expires",
+        f"{_LOG}._entries",
+        "always += [QuietBytes(self.quiet)] if self.quiet else []",
+        "always += [QuietBytes(self.quiet)] if self.quiet and self.expired is None else []",
+        {"companion": "quiet", "expire": 9.0},
+    ),
+    Mutation(
+        "quiet times that the job is told of do not count",
+        f"{_STEP}._hear",
+        "log.quiet",
+        'b""',
+        {"companion": "quiet"},
+    ),
+    Mutation(
+        "a quiet time counts as it did before the job was told of another",
+        f"{_QUIET}.tell",
+        "self._known.pop((device, self.groups.get(device)), None)",
+        "pass",
+        {"companion": "quiet"},
+    ),
+    Mutation(
+        "quiet times that are still to come make place for others",
+        f"{_QUIET}.told_with",
+        "<= ran",
+        "< math.inf",
+        {"companion": "quiet", "most_quiet": 3},
+    ),
+    Mutation(
+        "nothing is over for a device that has expired",
+        f"{_STEP}._note_quiet",
+        "now is None and log.expired is not None",
+        "False",
+        {"companion": "quiet", "most_quiet": 1, "expire": 9.0},
     ),
     Mutation(
         "days that are over are not kept",

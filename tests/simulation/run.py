@@ -18,6 +18,7 @@ from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.states import encode
 from kerneltrack.learners import LearnerSpec, PegasosSpec, POLKSpec, RidgeSpec
+from kerneltrack.monitor import quiet
 from kerneltrack.monitor.feedback import Said, entry_of
 from kerneltrack.monitor.likeness import channel
 from kerneltrack.monitor.periods import running
@@ -51,6 +52,7 @@ from tests.simulation.history import (
     Entry,
     History,
     Label,
+    Quiet,
     Row,
     Savepoint,
     Setup,
@@ -197,6 +199,7 @@ class Simulation:
                 stack.enter_context(patch.object(module, "wall_clock", self._clock.time))
             for module in (running, periods):
                 stack.enter_context(patch.object(module, "DAY", PERIOD))
+            stack.enter_context(patch.object(quiet, "MOST_TOLD", self._setup.most_quiet))
             for module_name, name, value in self._setup.limits:
                 module_now = importlib.import_module(module_name)
                 stack.enter_context(patch.object(module_now, name, value))
@@ -204,7 +207,10 @@ class Simulation:
                 self.steps += 1
                 self._do(action)
             self._end()
-        with patch.object(periods, "DAY", PERIOD):
+        with (
+            patch.object(periods, "DAY", PERIOD),
+            patch.object(quiet, "MOST_TOLD", self._setup.most_quiet),
+        ):
             compare(self)
 
     def _do(self, action: Action) -> None:
@@ -264,7 +270,7 @@ class Simulation:
                 self._state.cells.get((key, name), ()) for name in ("log", "buffer", "kept", "past")
             )
             expired = [data for data, _ in log if data[:1] == b"e"]
-            more = [data for data, _ in log if data[:1] not in (b"e", b"h", b"f")]
+            more = [data for data, _ in log if data[:1] not in (b"e", b"h", b"f", b"q")]
             if expired and (more or buffer or kept or past):
                 raise Wrong(f"{key}: more is kept of a model that has expired than its file's name")
             if len(log) > MOST_ENTRIES + 8:
@@ -314,6 +320,10 @@ class Simulation:
                 yield Fed(*narrow_labels((first.key, chunk), LEARNERS[str(setup.learner)]))
         elif isinstance(first, Answer):
             yield Fed(first.key, commands.Command(None, None, _line_of(first)))
+        elif isinstance(first, Quiet):
+            place = 3, first.number
+            line = _quiet_line(first)
+            yield Fed(first.key, commands.Command(None, None, line, commands.QUIET, *place))
         else:
             data = self._replacing if first.replaces else None
             yield Fed(first.key, commands.Command(data, None))
@@ -501,6 +511,17 @@ def _line_of(answer: Answer) -> bytes:
     since = (2 * answer.channel + int(answer.deviation > 0)) * SECOND
     said = Said(answer.key, since, 10**18, answer.verdict, 0, "shift", channels)
     return json.dumps(entry_of(said)).encode()
+
+
+def _quiet_line(told: Quiet) -> bytes:
+    """Return a quiet time, or that one is cancelled, as a message has it."""
+    texts = [f"{np.datetime64(time, 'ns')}Z" for time in (told.start, told.end)]
+    if told.comes:
+        # The clock's seconds of a day.
+        clocks = [text[11:19] for text in texts]
+        texts = [f"every day {clocks[0]}", clocks[1]]
+    entry = {"device": told.who, "from": texts[0], "to": texts[1], "cancel": told.cancels}
+    return json.dumps(entry).encode()
 
 
 def _give(device: Alone, asked: Asked, what: Chunk | commands.Command | Fired, now: float) -> None:

@@ -250,8 +250,12 @@ def test_a_message_without_the_header_is_none() -> None:
     [
         (None, [(HEADER, b"reset")], "without a model id"),
         (b"\xff", [(HEADER, b"reset")], "key is no model id"),
-        (b"m", [(HEADER, b"forget")], "command 'forget': must be reset, replace or feedback"),
-        (b"m", [(HEADER, b"\xff")], "must be reset, replace or feedback"),
+        (
+            b"m",
+            [(HEADER, b"forget")],
+            "command 'forget': must be reset, replace, feedback or quiet",
+        ),
+        (b"m", [(HEADER, b"\xff")], "must be reset, replace, feedback or quiet"),
         (b"m", [(HEADER, b"replace")], "without a header tracker"),
         (b"m", [(HEADER, b"replace"), ("tracker", b"")], "command replace: tracker: "),
         (b"m", [(HEADER, b"replace"), ("tracker", b"x" * 99)], "command replace: tracker: "),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,12 @@ from kerneltrack.fleet.run import run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.entries import check_devices
-from kerneltrack.monitor.quiet import QuietTime, QuietTimes
+from kerneltrack.monitor.quiet import Entry, QuietTime, QuietTimes, checked_times
+from kerneltrack.monitor.recurring import WEEKDAYS
 from kerneltrack.monitor.reference import AUTO, BLOCK, ReferenceSpec
 from kerneltrack.monitor.spans import parse_moment
 from kerneltrack.trackers import OKFEBSpec
+from pipelines.cli.main import main
 from pipelines.cli.quiet_file import read_quiet
 from tests.parts import examples
 
@@ -156,6 +160,12 @@ YAML = """
 """
 
 
+def hours_of(entries: Iterable[Entry]) -> list[int]:
+    """How long quiet times last that come once."""
+    once = [each for each in entries if isinstance(each, QuietTime)]
+    return [(each.end - each.start) // HOUR for each in once]
+
+
 def written(folder: Path, text: str, name: str = "quiet.csv") -> str:
     (folder / name).write_text(text)
     return str(folder / name)
@@ -169,8 +179,7 @@ def test_csv_and_yaml_say_the_same(tmp_path: Path) -> None:
         ("*", None, "holiday"),
         (None, "hall 2", ""),
     ]
-    assert (found[0].end - found[0].start) // HOUR == 29
-    assert (found[1].end - found[1].start) // HOUR == 4 * 24
+    assert hours_of(found[:2]) == [29, 4 * 24]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +190,6 @@ def test_csv_and_yaml_say_the_same(tmp_path: Path) -> None:
         ("a.csv", "Gerät;von;bis\n", r"\(and may have device, .* has Gerät, von, bis$"),
         ("a.csv", "device,from,to,who\n", "must have the columns"),
         ("a.csv", "device,device,from,to\n", "must have the columns"),
-        ("a.csv", "device,from,to\n", "entries"),
         ("a.csv", "device,from,to\na,2026-01-01\n", "line 2"),
         ("a.csv", "device,from,to\na,2026-01-01,2026-01-02,x\n", "line 2"),
         ("a.csv", "device,from,to\na,2026-01-01,2026-01-02\nb,soon,2026-01-02\n", "line 3, from"),
@@ -213,10 +221,10 @@ def test_times_without_an_offset_are_of_the_zone_and_a_last_date_is_that_day(
     ]
     path = written(tmp_path, "\n".join(lines))
     local, utc = read_quiet(path, "Europe/Berlin"), read_quiet(path, "UTC")
-    assert [(each.end - each.start) // HOUR for each in local] == [24, 23, 4]
-    assert [(each.end - each.start) // HOUR for each in utc[:2]] == [24, 24]
-    assert utc[0].start - local[0].start == 2 * HOUR
-    assert local[0].start == parse_moment("from", "2026-06-14T22:00:00Z")
+    assert hours_of(local) == [24, 23, 4]
+    assert hours_of(utc[:2]) == [24, 24]
+    assert local[0][2] == parse_moment("from", "2026-06-14T22:00:00Z")
+    assert utc[0][2] == parse_moment("from", "2026-06-15T00:00:00Z")
     dates = "- {device: a, from: 2026-06-15, to: 2026-06-15, why: one day}\n"
     assert read_quiet(written(tmp_path, dates, "dates.yaml"), "Europe/Berlin") == local[:1]
 
@@ -247,8 +255,9 @@ def test_a_time_comes_every_year_by_the_clock_of_its_zone(
     path = tmp_path / "quiet.csv"
     path.write_text(f"device,from,to,why\n*,every year {start},{end},holidays\n")
     times = read_quiet(str(path), "Europe/Berlin")
-    assert {each.why for each in times} == {"holidays"}
-    spans = [(each.start, each.end) for each in times]
+    assert [each.why for each in times] == ["holidays"]
+    # Whole years: those of the first hours of 1970 began the year before.
+    spans = [tuple(each) for each in times[0].spans(0, 2**62).tolist()]
     assert len(spans) == 131
     assert (parse_moment("from", f"{first}Z"), parse_moment("to", f"{last}Z")) in spans
     inside = np.array([0, -1, 1]) + parse_moment("from", f"{first}Z".replace("2025", "2031"))
@@ -261,8 +270,8 @@ def test_a_time_comes_every_year_by_the_clock_of_its_zone(
         ("02-29", "03-02", "line 2, from = '02-29': must be a month and day that each year has"),
         ("12-24", "2026-01-02", "line 2, to = '2026-01-02': must be a month and day"),
         ("Christmas", "01-02", "line 2, from = 'Christmas'"),
-        ("12-24T08:00", "12-24T08:00", "line 2, to = '1970-12-24T08:00': must be after"),
-        ("03-29T02:30", "04-02", "never comes in Europe/Berlin"),
+        ("12-24T08:00", "12-24T08:00", "line 2, to = '12-24T08:00': must be before the next 12-24"),
+        ("01-01", "12-31", "line 2, to = '12-31': must be before the next 01-01, or all times are"),
     ],
 )
 def test_a_time_that_not_every_year_has_is_refused(
@@ -272,3 +281,141 @@ def test_a_time_that_not_every_year_has_is_refused(
     path.write_text(f"device,from,to,why\n*,every year {start},{end},\n")
     with pytest.raises(DataError, match=re.escape(message)):
         read_quiet(str(path), "Europe/Berlin")
+
+
+def times_of(start: str, end: str, zone: str, first: str, last: str) -> list[list[str]]:
+    """When an entry comes between two days, in UTC."""
+    (entry,) = checked_times([("line", {"device": "*", "from": start, "to": end})], zone)
+    span = [parse_moment("day", day) for day in (first, last)]
+    found = QuietTimes((entry,)).of("a", *span)
+    met = found[(found[:, 0] <= span[1]) & (found[:, 1] > span[0])]
+    return [[str(np.datetime64(at, "m")) for at in each.astype("M8[ns]")] for each in met]
+
+
+def test_a_time_comes_every_week_or_day_by_the_clock_of_its_zone() -> None:
+    sundays = times_of("every week Sunday", "Sunday", "Europe/Berlin", "2026-03-20", "2026-04-03")
+    assert sundays == [
+        ["2026-03-21T23:00", "2026-03-22T23:00"],
+        ["2026-03-28T23:00", "2026-03-29T22:00"],
+    ]
+    # Over the end of a week and a year.
+    shut = times_of("every week Sat 18:00", "monT06:00", "UTC", "2026-12-31", "2027-01-05")
+    assert shut == [["2027-01-02T18:00", "2027-01-04T06:00"]]
+    nights = times_of("Every day 22:00", "06:00", "UTC", "2026-12-31", "2027-01-01T12:00")
+    assert nights == [
+        ["2026-12-30T22:00", "2026-12-31T06:00"],
+        ["2026-12-31T22:00", "2027-01-01T06:00"],
+    ]
+    # What clocks pass over, or show twice, is within, however it is read.
+    days = ("every day 02:15", "02:45", "Europe/Berlin")
+    assert times_of(*days, "2026-03-29", "2026-03-29T12:00") == [
+        ["2026-03-29T00:15", "2026-03-29T01:45"]
+    ]
+    assert times_of(*days, "2026-10-25", "2026-10-25T12:00") == [
+        ["2026-10-25T00:15", "2026-10-25T01:45"]
+    ]
+    assert times_of(
+        "every day 06:00+02:00", "06:30Z", "Europe/Berlin", "2026-05-01", "2026-05-01T12"
+    ) == [["2026-05-01T04:00", "2026-05-01T06:30"]]
+
+
+@given(
+    day=st.integers(0, 6),
+    hours=st.tuples(st.integers(0, 23), st.integers(0, 23)),
+    lasts=st.integers(0, 5),
+    at=st.lists(st.integers(0, 200 * 24 * 4), min_size=1, max_size=20),
+)
+def test_a_row_is_quiet_if_its_day_and_hour_say_so(
+    day: int, hours: tuple[int, int], lasts: int, at: list[int]
+) -> None:
+    """By hand: hours since Monday, round the week."""
+    begin, end = day * 24 + hours[0], (day + lasts) % 7 * 24 + hours[1]
+    names = [WEEKDAYS[each // 24].title() for each in (begin, end)]
+    texts = [f"{name} {hour:02}:00" for name, hour in zip(names, hours, strict=True)]
+    length = (end - begin) % 168 or 168
+    entry = {"device": "a", "from": f"every week {texts[0]}", "to": texts[1]}
+    if length == 168:
+        with pytest.raises(ConfigError, match="or all times are quiet"):
+            checked_times([("line", entry)])
+        return
+    quiet = QuietTimes(checked_times([("line", entry)]))
+    monday = parse_moment("day", "2026-06-01")
+    times = monday + np.array(at, np.int64) * (HOUR // 4)
+    # Asked for one by one, and in one call.
+    found = [bool(quiet.is_quiet("a", times[k : k + 1])[0]) for k in range(len(at))]
+    assert found == [(each / 4 - begin) % 168 < length for each in at]
+    assert found == quiet.is_quiet("a", times).tolist()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "message"),
+    [
+        ("every week Sunday", "Caturday", "line, to = 'Caturday': must be a day of the week, as"),
+        ("every week Monday", "Sunday", "line, to = 'Sunday': must be before the next Monday"),
+        ("every day", "06:00", "line, from = 'every day'"),
+        ("every day 22:00", "2200", "line, to = '2200': must be a time of day, as 22:00 (in YAML"),
+        ("every day 22:00", "22:00", "line, to = '22:00': must be before the next 22:00"),
+        ("every day 24:00", "06:00", "line, from = '24:00': must be a time of day"),
+        ("every month 3", "5", "line, from = 'every month 3': must be a time in ISO 8601"),
+    ],
+)
+def test_a_week_or_day_that_is_none_is_refused(start: str, end: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        checked_times([("line", {"device": "a", "from": start, "to": end})])
+
+
+def test_times_are_as_they_were_from_json() -> None:
+    lines = [{"device": "*", "from": "every week Sunday", "to": "Sunday", "why": "shut"}]
+    lines += [{"group": "hall 2", "from": "2026-03-01", "to": "2026-03-02"}]
+    entries = checked_times([("line", each) for each in lines], "Europe/Berlin")
+    quiet = QuietTimes(entries, {"a": "hall 2", "b": "hall 3"})
+    text = json.dumps(quiet.to_dict())
+    assert json.loads(text)["times"][0]["zone"] == "Europe/Berlin"
+    again = QuietTimes.from_dict(json.loads(text))
+    assert (again.times, again.groups) == (entries, {"a": "hall 2"})
+
+
+def test_the_command_adds_lines_and_takes_them_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "works.csv"
+
+    def quiet(*words: str, code: int = 0) -> str:
+        assert main(["quiet", *words, "--file", str(path)]) == code
+        shown = capsys.readouterr()
+        return shown.err if code else shown.out
+
+    one = ("pump-5", "--from", "2026-03-02T06:00", "--to", "2026-03-02T18:00")
+    assert "pump-5: quiet from 2026-03-02T06:00 to 2026-03-02T18:00, oil, new (in" in quiet(
+        *one, "--why", "oil, new"
+    )
+    shown = quiet("--group", "hall 2", "--from", "every week Sunday", "--to", "Sunday")
+    assert "hall 2: quiet every week Sunday to Sunday (in" in shown
+    assert "has that already" in quiet(
+        "--group", "hall 2", "--from", "every week sun", "--to", "Sun"
+    )
+    assert path.read_text() == (
+        "device,group,from,to,why\n"
+        'pump-5,,2026-03-02T06:00,2026-03-02T18:00,"oil, new"\n'
+        ",hall 2,every week Sunday,Sunday,\n"
+    )
+    assert "pump-5: no longer quiet from 2026-03-02T06:00" in quiet(*one, "--cancel")
+    assert [each.group for each in read_quiet(str(path))] == ["hall 2"]
+    assert "must be a time that" in quiet(*one, "--cancel", code=2)
+    assert "--from = 'soon'" in quiet("pump-5", "--from", "soon", "--to", "2026-01-01", code=2)
+    assert "DEVICE" in quiet("--from", "2026-01-01", "--to", "2026-01-02", code=2)
+    assert "without --send" in quiet(*one, "--brokers", "localhost:1", code=2)
+    # In the columns that a file has; one without a column that is needed is left as it is.
+    path.write_text("to;from;device\n2026-01-02;2026-01-01;a\n")
+    quiet(*one)
+    assert path.read_text().endswith(";a\n2026-03-02T18:00;2026-03-02T06:00;pump-5\n")
+    assert "has no column why" in quiet(*one[:4], "2026-03-03", "--why", "oil", code=2)
+    other = ("*", "--from", "2026-01-01", "--to", "2026-01-02", "--send", "rows")
+    for words, flag in (
+        (other, "--groups"),
+        (("a", *other[1:], "--groups", "halls.csv"), "--groups"),
+        ((*other, "--groups", "halls.csv", "--partition", "1"), "--partition"),
+    ):
+        assert f"kerneltrack: {flag}" in quiet(*words, code=2)
+    assert main(["quiet", *one, "--file", "works.yaml"]) == 2
+    assert main(["quiet", *one]) == 2

@@ -8,12 +8,24 @@ from kerneltrack import codec
 from kerneltrack.errors import DataError, KerneltrackError
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.inputs import width_of_inputs
+from kerneltrack.monitor.entries import ALL
 from kerneltrack.monitor.feedback import MOST_ENTRY, Feedback
+from kerneltrack.monitor.quiet import MOST_ENTRY as MOST_QUIET
+from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from transforms.chunks import Chunk
-from transforms.kafka.messages import BadMessageError, Message
-from transforms.keyed.commands import FEEDBACK, HEADER, REPLACE, RESET, SAID, Command, as_chunk
+from transforms.kafka.messages import BadMessageError, Message, position
+from transforms.keyed.commands import (
+    FEEDBACK,
+    HEADER,
+    QUIET,
+    REPLACE,
+    RESET,
+    SAID,
+    Command,
+    as_chunk,
+)
 from transforms.learn import learner as learning
 
 Headers = Sequence[tuple[str, bytes]]
@@ -27,6 +39,7 @@ class Commands:
         learner: The learners' spec, None without.
         width: Number of features D.
         feedback: What people said of episodes before; None: nothing that is said is heard.
+        quiet: The quiet times; None: of no others is heard.
     """
 
     def __init__(
@@ -35,9 +48,10 @@ class Commands:
         learner: LearnerSpec | None,
         width: int,
         feedback: Feedback | None = None,
+        quiet: QuietTimes | None = None,
     ) -> None:
         """Keep the arguments; see the class."""
-        self._spec, self._feedback = spec, feedback
+        self._spec, self._feedback, self._quiet = spec, feedback, quiet
         self._learner = learner
         self._width = width
 
@@ -61,8 +75,12 @@ class Commands:
             return key, as_chunk(Command(None, None))
         if action == FEEDBACK:
             return key, as_chunk(Command(None, None, self._said(key, fields.get(SAID, b""))))
+        if action == QUIET:
+            said = self._quiet_time(key, fields.get(SAID, b""))
+            place = message.partition, int(position(message.offset, 0))
+            return key, as_chunk(Command(None, None, said, QUIET, *place))
         if action != REPLACE:
-            allowed = f"must be {RESET}, {REPLACE} or {FEEDBACK}"
+            allowed = f"must be {RESET}, {REPLACE}, {FEEDBACK} or {QUIET}"
             raise BadMessageError(f"command {action!r}: {allowed}")
         if codec.TRACKER not in fields:
             raise BadMessageError(f"command {REPLACE} without a header {codec.TRACKER}")
@@ -91,6 +109,26 @@ class Commands:
         if len(found) != 1 or (found[0].group is None and found[0].device != key):
             allowed = "must be one entry, of the message's device or of a group"
             raise BadMessageError(f"command {FEEDBACK}: {allowed}")
+        return said
+
+    def _quiet_time(self, key: str, said: bytes) -> bytes:
+        """Return a quiet time of a model, of all, or of a group that it is in.
+
+        Raises:
+            BadMessageError: if it is no such entry, or the job can have none.
+        """
+        if self._quiet is None:
+            allowed = "the job has no --reference, or rows without times"
+            raise BadMessageError(f"command {QUIET}: {allowed}")
+        if len(said) > MOST_QUIET:
+            raise BadMessageError(f"command {QUIET}: longer than {MOST_QUIET:,} bytes")
+        try:
+            found = self._quiet.read_new(said)
+        except KerneltrackError as error:
+            raise BadMessageError(f"command {QUIET}: {error}") from error
+        if len(found) != 1 or found[0].entry.device not in (key, ALL, None):
+            allowed = f'must be one entry, of the message\'s device, of a group, or of "{ALL}"'
+            raise BadMessageError(f"command {QUIET}: {allowed}")
         return said
 
     def _check(self, command: Command) -> None:

@@ -35,7 +35,7 @@ LEAST_LEFT = 1 << 15
 """Bytes of rows that wait from which on they are left where they are, not written anew."""
 
 CLOCK, PACKED, ROWS, SPILLED, EXPIRED, WATCH = b"c", b"p", b"r", b"s", b"e", b"w"
-WAITING, LEARNER, HEARD, TOLD, PERIODS = b"l", b"n", b"h", b"f", b"d"
+WAITING, LEARNER, HEARD, TOLD, PERIODS, QUIET = b"l", b"n", b"h", b"f", b"d", b"q"
 
 _WATCH = struct.Struct("<ddd")
 _SPAN = struct.Struct("<qq")
@@ -104,6 +104,12 @@ class Told(NamedTuple):
     data: bytes
 
 
+class QuietBytes(NamedTuple):
+    """Quiet times that a job was told of while it ran, as `QuietTimes.told_with` gives them."""
+
+    data: bytes
+
+
 class PeriodBytes(NamedTuple):
     """What the device's periods have come to, as `tell_periods` writes it."""
 
@@ -154,6 +160,7 @@ Entry: TypeAlias = (
     | Watch
     | Heard
     | Told
+    | QuietBytes
     | PeriodBytes
 )
 """What a log holds. Of clocks, models, learners, watches, periods, what was heard and told the last
@@ -174,6 +181,7 @@ _WRITTEN: dict[type, tuple[bytes, Callable[[Any], bytes]]] = {
     Watch: (WATCH, Watch.encode),
     Heard: (HEARD, Heard.encode),
     Told: (TOLD, lambda told: told.data),
+    QuietBytes: (QUIET, lambda quiet: quiet.data),
     PeriodBytes: (PERIODS, lambda periods: periods.data),
 }
 """How an entry of each type begins, and the rest of its bytes."""
@@ -190,6 +198,7 @@ _READ: dict[bytes, Callable[[bytes], Entry]] = {
     WATCH: Watch.decode,
     HEARD: Heard.decode,
     TOLD: Told,
+    QUIET: QuietBytes,
     PERIODS: PeriodBytes,
 }
 
@@ -296,6 +305,7 @@ class ModelLog:
         watch: When the model showed itself, in a live job.
         heard: When its rows came, in a job that finds silent devices. An expired one keeps it.
         told: What people said of its episodes while the job ran. An expired one keeps it, too.
+        quiet: Quiet times that the job was told of, likewise.
         periods: What its periods have come to, as bytes; none before its first rows.
         expired: The name of its file, if it has expired.
     """
@@ -307,7 +317,7 @@ class ModelLog:
         self.learner: bytes | None = None
         self._packed: Packed | None = None
         self.watch = Watch()
-        self.heard, self.told, self.periods = Heard(), b"", b""
+        self.heard, self.told, self.quiet, self.periods = Heard(), b"", b"", b""
         self._days: Sequence[bytes] | None = None
         self.expired: bytes | None = None
         self._waiting: list[Chunk | Waiting] = []
@@ -336,6 +346,8 @@ class ModelLog:
                 self.heard = entry
             elif kind is Told:
                 self.told = entry.data
+            elif kind is QuietBytes:
+                self.quiet = entry.data
             elif kind is PeriodBytes:
                 self._stale += len(self.periods)
                 self.periods = entry.data
@@ -522,6 +534,11 @@ class ModelLog:
         self.told = told
         self._added.append(Told(told))
 
+    def put_quiet(self, quiet: bytes) -> None:
+        """Let these be the quiet times that the job was told of."""
+        self.quiet = quiet
+        self._added.append(QuietBytes(quiet))
+
     def days(self) -> Sequence[bytes]:
         """Return the periods that are over."""
         return self._cells.past.read() if self._days is None else self._days
@@ -561,6 +578,7 @@ class ModelLog:
         """Return what the log holds if it is written anew."""
         always: list[Entry] = [self.heard] if self.heard.seen else []
         always += [Told(self.told)] if self.told else []
+        always += [QuietBytes(self.quiet)] if self.quiet else []
         if self.expired is not None:
             return [Expired(self.expired), *always]
         entries: list[Entry] = []

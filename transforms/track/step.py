@@ -21,10 +21,11 @@ from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.restore import decode, go_on_each, take_over
 from kerneltrack.fleet.states import encode, states_of
 from kerneltrack.monitor.feedback import told_with
+from kerneltrack.monitor.quiet import MOST_TOLD
 from kerneltrack.snapshots.folder import SnapshotFolder
 from transforms.chunks import Chunk, no_rows
 from transforms.failures import unreadable
-from transforms.keyed.commands import Command, command_of
+from transforms.keyed.commands import QUIET, Command, command_of
 from transforms.keyed.expiry import Expiry, KeptModel
 from transforms.keyed.silence import NO_TIME, SilentAfter
 from transforms.keyed.timers import in_time, set_within, wall_clock
@@ -37,10 +38,7 @@ from transforms.outputs import (
 )
 from transforms.track.admission import Admitted, admit_all, admit_waiting
 from transforms.track.arrival import Visit
-from transforms.track.clock import (
-    Clock,
-    in_turn,
-)
+from transforms.track.clock import Clock, in_turn, progress
 from transforms.track.devices import tell, tell_new
 from transforms.track.emit import emit, failures, tell_unreferenced
 from transforms.track.keyed_fn import BundleRows, Came, KeyedFn, Timers
@@ -53,6 +51,12 @@ from transforms.track.silences import silence_begins, silence_ends
 from transforms.track.slices import run_slices
 from transforms.track.sorted_rows import SortedRows
 from transforms.track.visits import run_visits
+
+NO_PLACE = (
+    f"command {QUIET}: {MOST_TOLD} quiet times of this device are kept that are not over yet: "
+    "there is no place for one more"
+)
+"""Why a quiet time is refused."""
 
 
 class TrackFn(KeyedFn):
@@ -109,9 +113,12 @@ class TrackFn(KeyedFn):
         yield from self.run_pending()
         log = ModelLog(cells)
         if command.said is not None:
-            log.put_told(told_with(log.told, command.said))
+            if command.action == QUIET:
+                yield from self._note_quiet(key, command.said, element[1], log)
+            else:
+                log.put_told(told_with(log.told, command.said))
+                count("feedback_messages", 1)
             log.commit()
-            count("feedback_messages", 1)
             return
         if log.begins:
             timers.end.set(GlobalWindow().max_timestamp())
@@ -120,15 +127,37 @@ class TrackFn(KeyedFn):
         self._watch(log, timers)
         log.commit()
 
+    def _note_quiet(self, key: str, said: bytes, command: Chunk, log: ModelLog) -> Iterator[Any]:
+        """Keep a quiet time that the job is told of; one for which there is no place is refused."""
+        quiet = self._work.quiet
+        if quiet is None:
+            return
+
+        def ran() -> float:
+            now = log.clock
+            if now is None and log.expired is not None and self._expiry is not None:
+                clock = self._expiry.read(key, log.expired).clock
+                now = None if clock is None else Clock.decode(clock)
+            return -math.inf if now is None else progress(self._order, now)
+
+        told = quiet.told_with(log.quiet, said, ran)
+        if told is None:
+            yield failures(key, command, [NO_PLACE], "quiet_messages_failed")
+        else:
+            log.put_quiet(told)
+            count("quiet_messages", 1)
+
     def _wake(self, key: str, log: ModelLog) -> Iterator[Any]:
-        """Take up again a model that has expired, and what people said of its episodes."""
+        """Take up again a model that has expired, and what people said of the device."""
         self._hear(key, log)
         yield from super()._wake(key, log)
 
     def _hear(self, key: str, log: ModelLog) -> None:
-        """Let what people said of a device's episodes count."""
+        """Let what people said of a device's episodes count, and its quiet times."""
         if self._work.feedback is not None:
             self._work.feedback.tell(key, log.told)
+        if self._work.quiet is not None:
+            self._work.quiet.tell(key, log.quiet)
 
     def run_visits(
         self, pending: dict[str, BundleRows], logs: Mapping[str, ModelLog]

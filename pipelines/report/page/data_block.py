@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kerneltrack.arrays import FloatArray
+from kerneltrack.fleet.model import NEVER
 from kerneltrack.monitor.condition import Condition
 from kerneltrack.monitor.quiet import QuietTimes, runs_of
 from pipelines.report.clock import clock_of, ns_of
@@ -255,12 +256,12 @@ def _quiet(report: Report, name: str, curve: Curve) -> list[list[Any]]:
     if start is None:
         return []
     span = report.run.get("time_span")
-    last = None if span is None else ns_of(span["last"])
+    last = NEVER if span is None else ns_of(span["last"])
     entries = [] if times is None else QuietTimes.from_dict(times).entries_of(name)
     spans: list[list[Any]] = [
-        [(each.start - start) / 1e9, (each.end - start) / 1e9, each.why]
+        [(begin - start) / 1e9, (end - start) / 1e9, each.why]
         for each in entries
-        if each.end > start and (last is None or each.start <= last)
+        for begin, end in each.spans(start, last).tolist()
     ]
     return spans + _idle(_condition(report.run), curve)
 
@@ -369,7 +370,8 @@ def _quiet_on_map(report: Report, heat: Heat) -> list[list[list[float]]]:
         return []
     width = heat.cells.shape[1] * heat.step
     quiet = QuietTimes.from_dict(report.run["quiet"])
-    shares = [(quiet.of(name) - heat.first) / width for name in heat.models]
+    last = math.ceil(heat.first + width)
+    shares = [(quiet.of(name, int(heat.first), last) - heat.first) / width for name in heat.models]
     return [own.clip(0, 1)[(own[:, 0] < 1) & (own[:, 1] > 0)].tolist() for own in shares]
 
 

@@ -1,0 +1,1 @@
+"""`kerneltrack quiet`: a quiet time goes into a file that jobs read, or to a job that runs."""
