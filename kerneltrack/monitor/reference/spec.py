@@ -229,7 +229,8 @@ class ReferenceSpec(Spec):
         if not self.moves:
             for name in ("memory", "season", "zone", "causes", "mode", "max_modes"):
                 if getattr(self, name) != getattr(type(self), name):
-                    raise ConfigError(name, getattr(self, name), f"left out but for {AUTO}")
+                    allowed = f"left out unless the reference is {AUTO}"
+                    raise ConfigError(name, getattr(self, name), allowed)
             return
         if not is_zone(self.zone):
             raise ConfigError("zone", self.zone, "a name of the time-zone data base, Europe/Berlin")
