@@ -18,7 +18,7 @@ from kerneltrack.specs import spec_from_dict
 from pipelines.cluster.interruption import Interruption
 from pipelines.devices.of_run import Line, differs_by
 from pipelines.report.clock import ns_of
-from pipelines.report.data.differences import lines_of_spells
+from pipelines.report.data.differences import causes_now, lines_of_spells
 from pipelines.topics.read_output import OutputReader
 
 _FIELDS = {"model_id", "start", "rows", *NUMBERS, "channels", "settings"}
@@ -35,6 +35,9 @@ class PeriodsTopic:
         client: Settings of librdkafka's clients.
         topic: The topic.
         groups: The group of each device, or of some; None: all are one fleet.
+
+    Attributes:
+        causes: A line for each common cause of the last period, as far as it has been read.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class PeriodsTopic:
         self._periods: dict[str, dict[int, Period]] = {}
         self._same: tuple[Any, Any] | None = None
         self._differ: dict[str, Line] = {}
+        self.causes: list[str] = []
 
     def close(self) -> None:
         """Close the consumer."""
@@ -69,7 +73,7 @@ class PeriodsTopic:
             self._take(row)
             came = True
         if came:
-            self._differ = self._differing()
+            self._compare()
         return [self._marked(line) for line in lines]
 
     def _take(self, row: Line) -> None:
@@ -96,10 +100,10 @@ class PeriodsTopic:
         except (AttributeError, TypeError, ValueError) as error:
             raise DataError(self._topic, f"has a message that is no period: {error}") from error
 
-    def _differing(self) -> dict[str, Line]:
-        """Return the line of each device that differs to the end; of runs: `differing_of`."""
+    def _compare(self) -> None:
+        """Find the devices that differ to the end, and what many share; of runs: `differing_of`."""
         if self._same is None:
-            return {}
+            return
         settings, channels = self._same
         devices = [
             (name, None if self._groups is None else self._groups.get(name, ""), _numbers(own))
@@ -108,7 +112,8 @@ class PeriodsTopic:
         spells = verdict(spec_from_dict(PeriodsSpec, settings), devices)
         lines = lines_of_spells(spells, channels)
         still = (line for line in lines if line["state"] == OPEN)
-        return {line["model_id"]: line for line in still if line["model_id"] is not None}
+        self._differ = {line["model_id"]: line for line in still if line["model_id"] is not None}
+        self.causes = causes_now(lines)
 
     def _marked(self, line: Line) -> Line:
         differs = self._differ.get(line["model_id"])

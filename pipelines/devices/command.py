@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from kerneltrack.fleet.devices import GONE
 from kerneltrack.monitor.feedback import faults_of_run
@@ -33,6 +33,7 @@ from pipelines.devices.text import (
 from pipelines.job import say
 from pipelines.report.clock import UTC_CLOCK, clock_of
 from pipelines.report.data.alike import alike, alike_lines
+from pipelines.report.data.differences import causes_of
 from pipelines.report.data.files import read_run
 from pipelines.report.data.incidents import Incident, incidents_of_run, lines_of_incidents
 from pipelines.report.data.listed import listed_lines
@@ -41,7 +42,6 @@ from pipelines.topics.options import client_settings
 
 _Lines = list[Line] | None
 """None: there are none to be printed now."""
-_Read = Callable[[float, Interruption | None], _Lines]
 _CLEAR = "\x1b[H\x1b[J"
 
 
@@ -55,29 +55,33 @@ def run(args: argparse.Namespace) -> int:
     if args.serve is not None:
         return _serve(args)
     record = None if args.folder is None else read_run(args.folder)
-    with _source(args) as read:
-        shown = _Shown(args, record)
-        shown.print(read(0.0, None) or [])
+    with _source(args) as source:
+        shown = _Shown(args, record, source.causes)
+        shown.print(source.read(0.0, None) or [])
         if args.watch is None:
             return 0
         with Interruption() as interruption:
-            return _follow(read, args.watch, args.watch, interruption, shown.print)
+            return _follow(source, args.watch, args.watch, interruption, shown.print)
 
 
 def _serve(args: argparse.Namespace) -> int:
     metrics, groups = FleetMetrics(), _groups(args)
-    with _source(args) as read, MetricsServer(args.serve) as server, Interruption() as interruption:
+    with (
+        _source(args) as source,
+        MetricsServer(args.serve) as server,
+        Interruption() as interruption,
+    ):
         say(f"metrics at {server.url}, until Ctrl-C")
         every = args.watch or SERVED_EVERY
 
         def show(lines: list[Line]) -> None:
             server.show(metrics.text(lines, _open_incidents(args.folder, lines, groups)))
 
-        return _follow(read, 0.0, every, interruption, show)
+        return _follow(source, 0.0, every, interruption, show)
 
 
 def _follow(
-    read: _Read,
+    source: _Source,
     wait: float,
     every: float,
     interruption: Interruption,
@@ -85,7 +89,7 @@ def _follow(
 ) -> int:
     """Show what is read after `wait` seconds, then every so many; return Ctrl-C's exit code."""
     while not interruption.came:
-        lines = read(wait, interruption)
+        lines = source.read(wait, interruption)
         if lines is not None and not interruption.came:
             show(lines)
         wait = every
@@ -105,11 +109,21 @@ def _open_incidents(
     return [each for each in incidents_of_run(folder, read_run(folder)) if each.open]
 
 
+class _Source(Protocol):
+    """What knows of devices: a run's folder, or the topics of a live job."""
+
+    def read(self, seconds: float, interruption: Interruption | None) -> _Lines:
+        """Return the newest lines, after so many seconds or as soon as a signal comes."""
+
+    def causes(self) -> list[str]:
+        """Return a line for each common cause of the last period."""
+
+
 @contextmanager
-def _source(args: argparse.Namespace) -> Iterator[_Read]:
-    """Yield what returns the newest lines, after so many seconds or as soon as a signal comes."""
+def _source(args: argparse.Namespace) -> Iterator[_Source]:
+    """Yield what is asked."""
     if args.folder is not None:
-        yield lambda seconds, interruption: _read_again(args.folder, seconds, interruption)
+        yield _RunFolder(args.folder)
         return
     # Kafka's client is not needed for a folder.
     from pipelines.devices.of_topic import devices_topic  # noqa: PLC0415
@@ -117,24 +131,40 @@ def _source(args: argparse.Namespace) -> Iterator[_Read]:
     groups = _groups(args)
     topic = devices_topic(client_settings(args), args.topic, args.periods_topic, groups)
     try:
-        yield topic.read
+        yield topic
     finally:
         topic.close()
 
 
-def _read_again(folder: str, seconds: float, interruption: Interruption | None) -> _Lines:
-    if interruption is not None:
-        interruption.pause(seconds)
-        # A job that writes the folder anew writes the record last.
-        if interruption.came or not exists(join(folder, RUN)):
-            return None
-    return lines_of_run(folder)
+class _RunFolder:
+    """The folder of a run."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def read(self, seconds: float, interruption: Interruption | None) -> _Lines:
+        """Return the lines of the devices; None where there is no record to be read."""
+        if interruption is not None:
+            interruption.pause(seconds)
+            # A job that writes the folder anew writes the record last.
+            if interruption.came or not exists(join(self._folder, RUN)):
+                return None
+        return lines_of_run(self._folder)
+
+    def causes(self) -> list[str]:
+        """Return a line for each common cause of the last period."""
+        return causes_of(self._folder, read_run(self._folder))
 
 
 class _Shown:
     """Prints lines, and knows what it has printed."""
 
-    def __init__(self, args: argparse.Namespace, run: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        run: Mapping[str, Any] | None,
+        causes: Callable[[], list[str]],
+    ) -> None:
         self._until = None if run is None else calibrated_from(run)
         self._clock = UTC_CLOCK if run is None else clock_of(run)
         self._json, self._csv = args.json, args.csv
@@ -143,7 +173,7 @@ class _Shown:
         if args.faults is not None:
             self._faults = read_faults(args.faults, args.folder)
         self._states, self._folder, self._topic = args.state, args.folder, args.topic
-        self._before: dict[str, Line] = {}
+        self._causes, self._before = causes, dict[str, Line]()
         self._clears = args.watch is not None and sys.stdout.isatty()
 
     def print(self, lines: list[Line]) -> None:
@@ -167,13 +197,13 @@ class _Shown:
         sys.stdout.flush()
 
     def _of_fleet(self, lines: list[Line]) -> list[str]:
-        """Return the list of a stated false share, and the incidents that are not over."""
+        """Return the list of a stated false share, open incidents and common causes."""
         listed = []
         if self._folder is not None:
             listed = listed_lines(self._folder, read_run(self._folder))
         found = _open_incidents(self._folder, lines, self._groups)
         incidents = lines_of_incidents(found, len(lines), self._clock)
-        return [*listed, *incidents]
+        return [*listed, *incidents, *self._causes()]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""

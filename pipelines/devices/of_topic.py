@@ -40,6 +40,10 @@ class DevicesTopic:
         if self._of_periods is not None:
             self._of_periods.close()
 
+    def causes(self) -> list[str]:
+        """Return a line for each common cause of the last period; none without periods."""
+        return [] if self._of_periods is None else self._of_periods.causes
+
     def read(self, seconds: float = 0.0, interruption: Interruption | None = None) -> list[Line]:
         """Read on to the topic's end, and for so many seconds; return the newest lines.
 

@@ -14,7 +14,12 @@ from kerneltrack.monitor.periods.device import NUMBERS, DeviceNumbers
 from kerneltrack.monitor.periods.fleet import verdict
 from kerneltrack.monitor.periods.spec import DAY, PeriodsSpec
 from kerneltrack.paths import join
-from pipelines.report.data.differences import Difference, differences_of, lines_of_spells
+from pipelines.report.data.differences import (
+    Difference,
+    cause_text,
+    differences_of,
+    lines_of_spells,
+)
 from pipelines.report.data.files import read_tables, write_table
 from pipelines.report.text import MOST_NAMED, and_more, counted
 from transforms.outputs import DIFFERENCES, PERIODS
@@ -90,7 +95,7 @@ def difference_lines(output: str, run: Mapping[str, Any]) -> list[str]:
         f"  {printable(each.model or '')}: {_when(each)}" for each in found.devices[:MOST_NAMED]
     ]
     lines += and_more(found.total, join(output, DIFFERENCES))
-    lines += [f"common cause: {_shared(each)}" for each in found.common[:MOST_NAMED]]
+    lines += [f"common cause: {cause_text(each)}" for each in found.common[:MOST_NAMED]]
     return lines + and_more(len(found.common), join(output, DIFFERENCES))
 
 
@@ -106,8 +111,3 @@ def _head(length: str, total: int, still: int, judged: int) -> str:
 def _when(each: Difference) -> str:
     until = "" if each.open else f" until {each.until}"
     return f"since {each.since}{until}, {each.what}"
-
-
-def _shared(each: Difference) -> str:
-    place = f" of {printable(each.group)}" if each.group else ""
-    return f"{each.changed:,} of {each.of:,} devices{place} changed on {each.since}: {each.what}"

@@ -143,7 +143,9 @@ def test_times_are_those_of_the_site(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert known(output)["m2"]["since"].startswith("2017-07-14T02:40:40")
 
 
-def test_a_device_that_differs_by_day_to_the_end_has_changed(tmp_path: Path) -> None:
+def test_a_device_that_differs_by_day_to_the_end_has_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = run(
         tmp_path / "out",
         episode("m10", 1, state="open", index=95),
@@ -167,9 +169,10 @@ def test_a_device_that_differs_by_day_to_the_end_has_changed(tmp_path: Path) -> 
         {"model_id": "m2", "state": "open"},
         {"model_id": "m1", "state": "closed"},
         {"model_id": "m10", "state": "open"},
-        {"model_id": None, "state": "open"},
+        {"model_id": None, "state": "closed", "group": "hall 1"},
+        {"model_id": None, "state": "open", "group": "hall 2", "changed": 31, "of": 40},
     ]
-    table = pa.Table.from_pylist([{**spell, **common} for spell in spells])
+    table = pa.Table.from_pylist([{**common, **spell} for spell in spells])
     for name in ("start", "noticed", "last"):
         moments = table.column(name).cast(pa.timestamp("ns", tz="UTC"))
         table = table.set_column(table.schema.get_field_index(name), name, moments)
@@ -179,6 +182,11 @@ def test_a_device_that_differs_by_day_to_the_end_has_changed(tmp_path: Path) -> 
     assert found["m2"]["channels"] == [{"channel": "b", "share": 1.0, "deviation": None}]
     assert found["m2"]["since"].startswith("2017-07-14T02:40:00")
     assert (found["m10"]["state"], found["m1"]["state"]) == ("off", "learning")
+    head = printed(capsys, output)[:3]
+    shared = [line for line in head if line.startswith("common cause")]
+    assert shared == [
+        "common cause: 31 of 40 devices of hall 2 changed on 2017-07-14: b higher",
+    ]
 
 
 def test_json_has_the_fields_of_the_devices_topic(

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kerneltrack.monitor.periods.fleet import Spell
+from kerneltrack.errors import printable
+from kerneltrack.monitor.periods.fleet import OPEN, Spell
 from pipelines.report.data.files import read_lines
 from pipelines.report.text import SECOND, moment, natural
 from transforms.outputs import DIFFERENCES
@@ -93,7 +94,7 @@ def differences_of(output: str, run: Mapping[str, Any]) -> Differences | None:
             spells.setdefault(line["model_id"], []).append(line)
     worst = [
         _difference(
-            max(lines, key=lambda line: (line["state"] == "open", line["score"])),
+            max(lines, key=lambda line: (line["state"] == OPEN, line["score"])),
             len(lines),
         )
         for lines in spells.values()
@@ -128,8 +129,28 @@ def differing_of(output: str, run: Mapping[str, Any]) -> dict[str, dict[str, Any
     return {
         line["model_id"]: line
         for line in read_lines(output, DIFFERENCES)
-        if line["model_id"] is not None and line["state"] == "open"
+        if line["model_id"] is not None and line["state"] == OPEN
     }
+
+
+def causes_of(output: str, run: Mapping[str, Any]) -> list[str]:
+    """Return a line for each common cause of the last period; none where nothing was asked for.
+
+    Cost: O(spells) time.
+    """
+    return causes_now(read_lines(output, DIFFERENCES) if run.get("differences") else [])
+
+
+def causes_now(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each common cause of the last period, of lines of `differences/`."""
+    open_ones = (line for line in lines if line["model_id"] is None and line["state"] == OPEN)
+    return [f"common cause: {cause_text(_difference(line))}" for line in open_ones]
+
+
+def cause_text(each: Difference) -> str:
+    """Return what a common cause has changed, for the end of a job and for `devices`."""
+    place = f" of {printable(each.group)}" if each.group else ""
+    return f"{each.changed:,} of {each.of:,} devices{place} changed on {each.since}: {each.what}"
 
 
 def differing_channel(line: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -141,7 +162,7 @@ def _difference(line: Mapping[str, Any], spells: int = 1) -> Difference:
     return Difference(
         model=line["model_id"],
         group=line["group"],
-        open=line["state"] == "open",
+        open=line["state"] == OPEN,
         since=_day(line["start"]),
         # The end of the last period is the beginning of another.
         until=_day(line["last"] - 1),
