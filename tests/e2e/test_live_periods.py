@@ -133,9 +133,9 @@ def test_the_local_engine_says_what_the_file_job_writes_through_a_kill(
         assert [line[:4] for line in found] == [
             ("d3", "changed", "2026-01-19T00:00:00.000000000Z", "by day")
         ]
-        for source in ((*plant.live.place, *topics), (str(plant.output),)):
+        for words in ([*plant.live.place, *topics], [str(plant.output)]):
             capsys.readouterr()
-            assert main(["devices", *source]) == 0
+            assert main(["devices", *words]) == 0
             shared = "common cause: 6 of 10 devices changed on 2026-01-21: fast lower"
             assert shared in capsys.readouterr().out.splitlines()
         live = (*plant.live.place, "--devices-topic", plant.devices, *topics[2:])
