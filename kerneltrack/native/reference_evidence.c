@@ -217,7 +217,6 @@ void close_episode(reference_state *state, int64_t mode, int64_t row, int64_t ti
   int64_t *kept = kept_of(state, state->counts.at[EPISODES] % state->episode_sums.rows);
   if (is_open(state, kept)) kept[KEPT_UNTIL] = time;
   if (state->reals.at[LEVEL] > LASTING) state->compared.at[TO_KEEP] = mode + 1;
-  book_height(state, status_of(state)[WHICH]);
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     double *held = row_of(&state->evidences, stream);
     held[MOVING_SUM] = held[MOVING_TOP] = held[MOVING_PEAK] = held[MOVING_TOTAL] = 0.0;

@@ -220,7 +220,7 @@ block has them. */
 void blame_first_rows(const reference_settings *settings, reference_state *state,
                       moving_work *work, int64_t mode, int64_t row, int64_t place);
 
-/* An episode is over: its height counts, and all evidence begins anew. Where its rows are as odd as they were,
+/* An episode is over: all evidence begins anew, and its height does not count, since it is not normal. Where its rows are as odd as they were,
 they are soon what is normal: what was so before is kept. */
 void close_episode(reference_state *state, int64_t mode, int64_t row, int64_t time);
 

@@ -164,7 +164,9 @@ excursions and a few of s, several times as high, of which a memory shows one or
 million independent rows had 33 times the stated rate, AR(.99) 190 times.
 
 From an eighth of a memory on excursions are counted, of the hours and of modes from half
-of one on; episodes open once a memory was seen; `p` is there from `rows` on. In an episode what S
+of one on; episodes open once a memory was seen; `p` is there from `rows` on. An episode is no
+excursion: it is what was not normal, and if its height counted, the same event would be hidden when
+it comes again. In an episode what S
 lets pass follows the level that its surprises come to, v ← v + .002(-ln p - v), up to 20 times: so
 it ends after a lasting change, what comes later is seen, and what is normal now is learned. v falls
 back likewise, before there is another. An episode that is over by the evidence it was opened by
