@@ -34,6 +34,7 @@ from kerneltrack import OKFEBSpec
 from kerneltrack.beam import Order, TrackSubspace, episodes_schema, features_schema
 from kerneltrack.monitor import ReferenceSpec
 from pipelines.local.models import Models
+from pipelines.local.store import Saved
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import FAILURE_SCHEMA, Failures
 from transforms.keyed.timers import standing_at
@@ -65,9 +66,8 @@ def into_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         shards = batch.column("shard").to_numpy()
         rows = pa.table(batch).drop_columns("shard")
-        there = np.unique(shards)
-        blocks = [packed(rows.filter(pa.array(shards == shard))) for shard in there]
-        yield pa.record_batch({"shard": pa.array(there, pa.int32()), "block": blocks})
+        own = {each: packed(rows.filter(pa.array(shards == each))) for each in np.unique(shards)}
+        yield pa.record_batch({"shard": pa.array([*own], pa.int32()), "block": [*own.values()]})
 
 
 def out_of_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,13 +104,13 @@ class Shard(Models):
         self.set_anew: dict[str, float] = {}
         for device in devices:
             if (found := states.getValue((device,))) is not None:
-                self.decode(device, bytes(found[0]), "Spark's state")
+                self.take(Saved(device, self.bundle, bytes(found[0])), "Spark's state")
         self.set_anew.clear()
 
     def store(self) -> None:
         """Put the models back that have changed."""
         for device in sorted(self.changed):
-            if (data := self.encode(device)) is not None:
+            if (data := self.save(device).data) is not None:
                 self._states.updateValue((device,), (data,))
 
     def set_timer(self, key: str, name: str, at: float | None) -> None:
@@ -149,18 +149,18 @@ class TrackDevices(StatefulProcessor):
         self, timer_values: Any, devices: Iterable[str], chunks: dict[str, Chunk]
     ) -> Iterator[pd.DataFrame]:
         """Run a block of models; what comes of it is a block of each output."""
-        step, models, found = self._step, Shard(self._states, devices), []
+        step, models, found = self._step, Shard(self._states, devices), list[Any]()
         # The time of the micro-batch: one that is run again has the same.
         now = timer_values.getCurrentProcessingTimeInMs() / 1e3
         with standing_at(now):
             step.start_bundle()
             for at, device, _ in [] if chunks else list(models.fire(now)):
                 self._due.removeKey((device,))
-                given = device, models.cells(device), models.timers(device), Timestamp.of(at)
-                found += step.fall_silent(*given)
+                own = models.cells(device), models.timers(device)
+                found += step.fall_silent(device, *own, Timestamp.of(at))
             for device, rows in chunks.items():
-                given = models.cells(device), models.timers(device), MIN_TIMESTAMP
-                found += step.bring((device, rows), *given)
+                own = models.cells(device), models.timers(device)
+                found += step.bring((device, rows), *own, MIN_TIMESTAMP)
             found += step.finish_bundle()
         models.store()
         for device, at in models.set_anew.items():
