@@ -306,7 +306,7 @@ class LiveCluster:
             *("--output-format", cell.form, "--features", *self.rows.channels),
             *("--time", "time", "--time-unit", "ns", "--label", "label", "--rank", "10"),
             *("--budget", "15", "--warmup", "15", "--max-jump", "1e9"),
-            f"--max_bundle_time_mills={cell.bundle}",
+            *([] if cell.bundle == BUNDLE else [f"--max_bundle_time_mills={cell.bundle}"]),
         ]
 
 

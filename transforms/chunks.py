@@ -16,7 +16,7 @@ import pyarrow as pa
 from apache_beam import coders
 
 from transforms.failures import Failures
-from transforms.records import MAGIC, Records, batch_of, pieces_of
+from transforms.records import MAGIC, Records, batch_of, join, pieces_of
 
 
 class Chunk:
@@ -64,7 +64,7 @@ class Chunk:
     def batch(self) -> pa.RecordBatch:
         """The rows."""
         if self._batch is None:
-            self._batch = batch_of([cast(Records, self._records)])
+            self._batch = batch_of(cast(Records, self._records))
         if self._part is not None:
             start, stop = self._part
             self._batch, self._part = self._batch.slice(start, stop - start), None
@@ -119,6 +119,8 @@ class Chunk:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Chunk:
         """Return the rows at these positions, in this order."""
+        if self._batch is None and self._records is not None:
+            return Chunk(None, self._records.take(rows))
         return Chunk(self.batch.take(pa.array(rows)))
 
     def slice(self, start: int, stop: int) -> Chunk:
@@ -159,7 +161,7 @@ class Chunk:
             return chunks[0]
         pieces = [chunk.records for chunk in chunks if chunk.records is not None]
         if len(pieces) == len(chunks) and all(p.form is pieces[0].form for p in pieces):
-            return Chunk(batch_of(pieces))
+            return Chunk(None, join(pieces))
         joined = _rejoined(chunks)
         if joined is None:
             joined = Chunk(pa.concat_batches([chunk.batch for chunk in chunks]))
@@ -187,13 +189,16 @@ def few_each(rows: int, models: int) -> bool:
     return 0 < models and rows <= MOST_AS_RECORDS * models
 
 
-def pieces(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes]:
+def pieces(rows: Chunk, ends: Sequence[int]) -> list[bytes]:
     """Return rows as bytes for `chunk_from`, cut into pieces: a few rows each as records.
 
     Args:
-        batch: The rows.
+        rows: The rows.
         ends: Where each piece ends; it begins where that before it ended.
     """
+    if rows.records is not None:
+        return rows.records.cut(ends)
+    batch = rows.batch
     if few_each(batch.num_rows, len(ends)):
         found = pieces_of(batch, ends)
         if found is not None:

@@ -11,13 +11,17 @@ A piece: what its columns are, how many rows there are, the records, then their 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+Buffer: TypeAlias = bytes | memoryview
+Offsets: TypeAlias = npt.NDArray[np.int32]
+Places: TypeAlias = npt.NDArray[np.integer[Any]]
 
 MAGIC = b"rows"
 """How a piece begins: an IPC stream of Arrow's does with four bytes of 255."""
@@ -149,21 +153,64 @@ class Records:
         """Return the records, (n,)."""
         return np.frombuffer(self.data, self.form.record, self.rows, self._begin)
 
-    def split(self) -> tuple[bytes, bytes]:
+    def split(self) -> tuple[memoryview, memoryview]:
         """Return the bytes of the records, and their texts."""
-        end = self._begin + self.rows * self.form.record.itemsize
-        return self.data[self._begin : end], self.data[end:]
+        end, view = self._begin + self.rows * self.form.record.itemsize, memoryview(self.data)
+        return view[self._begin : end], view[end:]
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Records:
+        """Return the rows at these positions, in this order."""
+        lines, texts = self.split()
+        # Rows that follow one another are copied together.
+        edges = np.flatnonzero(np.diff(rows) != 1) + 1
+        starts = np.concatenate([rows[:1], rows[edges]])
+        stops = np.concatenate([rows[edges - 1], rows[-1:]]) + 1
+        size, offsets = self.form.record.itemsize, _offsets(self.form, self.array())
+        return Records(
+            _piece(
+                self.form,
+                len(rows),
+                _spans(lines, starts * size, stops * size),
+                _spans(texts, offsets[starts], offsets[stops]) if len(texts) else (),
+            )
+        )
+
+    def cut(self, ends: Sequence[int]) -> list[bytes]:
+        """Cut the rows into pieces, as `pieces_of` does."""
+        lines, texts = self.split()
+        return _cut(self.form, lines, texts, _offsets(self.form, self.array()), ends)
 
 
-def batch_of(pieces: Sequence[Records]) -> pa.RecordBatch:
-    """Return the rows of pieces of one form as a batch, one piece after the other."""
-    form = pieces[0].form
-    parts = [piece.split() for piece in pieces]
-    records = np.frombuffer(b"".join([part for part, _ in parts]), form.record)
+def join(pieces: Sequence[Records]) -> Records:
+    """Return the rows of pieces of one form as one piece."""
+    lines, texts = zip(*[piece.split() for piece in pieces], strict=True)
+    return Records(_piece(pieces[0].form, sum([piece.rows for piece in pieces]), lines, texts))
+
+
+def _spans(data: memoryview, starts: Places, stops: Places) -> list[memoryview]:
+    spans = zip(starts.tolist(), stops.tolist(), strict=True)
+    return [data[start:stop] for start, stop in spans]
+
+
+def _piece(form: Form, rows: int, lines: Iterable[Buffer], texts: Iterable[Buffer]) -> bytes:
+    return b"".join((form.head, _COUNT.pack(rows), *lines, *texts))
+
+
+def _offsets(form: Form, records: npt.NDArray[Any]) -> Offsets:
+    """Return where the text of each record begins, and the end."""
+    offsets = np.zeros(len(records) + 1, np.int32)
+    if form.label == "text":
+        np.cumsum(np.maximum(records[_LENGTH], 0), out=offsets[1:])
+    return offsets
+
+
+def batch_of(piece: Records) -> pa.RecordBatch:
+    """Return the rows of a piece as a batch."""
+    form, records = piece.form, piece.array()
     columns: list[pa.Array] = []
     for field in form.schema:
         if field.name == "label":
-            columns.append(_labels(form, records, b"".join([text for _, text in parts])))
+            columns.append(_labels(form, records, piece.split()[1]))
         elif field.name == "x":
             flat = pa.array(np.ascontiguousarray(records["x"]).reshape(-1))
             columns.append(pa.FixedSizeListArray.from_arrays(flat, field.type.list_size))
@@ -172,16 +219,13 @@ def batch_of(pieces: Sequence[Records]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=form.schema)
 
 
-def _labels(form: Form, records: npt.NDArray[Any], texts: bytes) -> pa.Array:
+def _labels(form: Form, records: npt.NDArray[Any], texts: Buffer) -> pa.Array:
     if form.label != "text":
         return pa.array(np.ascontiguousarray(records["label"]), mask=~records[_KNOWN])
-    lengths = records[_LENGTH]
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
-    known = lengths >= 0
+    offsets, known = _offsets(form, records), records[_LENGTH] >= 0
     bits = None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little").tobytes())
     buffers = [bits, pa.py_buffer(offsets.tobytes()), pa.py_buffer(texts)]
-    return pa.Array.from_buffers(pa.string(), len(lengths), buffers)
+    return pa.Array.from_buffers(pa.string(), len(records), buffers)
 
 
 def pieces_of(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes] | None:
@@ -197,14 +241,14 @@ def pieces_of(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes] | None:
     Example:
         >>> rows = pa.RecordBatch.from_pydict({"row": pa.array([5, 6, 7])})
         >>> one, two = pieces_of(rows, [1, 3])
-        >>> batch_of([Records(one), Records(two)]).equals(rows)
+        >>> batch_of(join([Records(one), Records(two)])).equals(rows)
         True
     """
     form = form_of(batch.schema)
     if form is None:
         return None
     records = np.empty(batch.num_rows, form.record)
-    texts, offsets = b"", [0] * (batch.num_rows + 1)
+    texts, offsets = b"", np.zeros(batch.num_rows + 1, np.int32)
     for field, column in zip(form.schema, batch.columns, strict=True):
         if field.name == "label" and form.label == "text":
             texts, offsets = _write_texts(column, records)
@@ -216,24 +260,29 @@ def pieces_of(batch: pa.RecordBatch, ends: Sequence[int]) -> list[bytes] | None:
             if column.null_count or values.null_count:
                 return None
             records[field.name] = values.to_numpy().reshape(records[field.name].shape)
-    size, lines = form.record.itemsize, records.tobytes()
+    return _cut(form, records.tobytes(), texts, offsets, ends)
+
+
+def _cut(
+    form: Form,
+    lines: Buffer,
+    texts: Buffer,
+    offsets: Offsets,
+    ends: Sequence[int],
+) -> list[bytes]:
+    """Cut records and their texts, which begin at these offsets, into pieces."""
+    size, cuts = form.record.itemsize, [0, *ends]
+    begins = offsets[cuts].tolist()
     return [
-        b"".join(
-            (
-                form.head,
-                _COUNT.pack(stop - start),
-                lines[start * size : stop * size],
-                texts[offsets[start] : offsets[stop]],
-            )
-        )
-        for start, stop in pairwise((0, *ends))
+        _piece(form, stop - start, (lines[start * size : stop * size],), (texts[begin:end],))
+        for (start, stop), (begin, end) in zip(pairwise(cuts), pairwise(begins), strict=True)
     ]
 
 
-def _write_texts(column: pa.Array, records: npt.NDArray[Any]) -> tuple[bytes, list[int]]:
+def _write_texts(column: pa.Array, records: npt.NDArray[Any]) -> tuple[bytes, Offsets]:
     """Write lengths of texts into records; return the texts, and where each begins."""
     if not len(column):
-        return b"", [0]
+        return b"", np.zeros(1, np.int32)
     texts = column.fill_null("")
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
     records[_LENGTH] = np.diff(offsets)
@@ -241,4 +290,4 @@ def _write_texts(column: pa.Array, records: npt.NDArray[Any]) -> tuple[bytes, li
         records[_LENGTH][column.is_null().to_numpy(zero_copy_only=False)] = -1
     first, last = int(offsets[0]), int(offsets[-1])
     data = texts.buffers()[2]
-    return b"" if data is None else data[first:last].to_pybytes(), (offsets - first).tolist()
+    return b"" if data is None else data[first:last].to_pybytes(), offsets - first

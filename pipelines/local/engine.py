@@ -349,8 +349,8 @@ class Engine:
         for topic, own in stop.items():
             self._next[topic].update(own)
         self._await_commit()
-        self._store.write(models, seen, Bundle(self._models.bundle, now, start, stop))
-        self._commit(sent)
+        bundle = Bundle(self._models.bundle, now, start, stop)
+        self._commit(sent, lambda: self._store.write(models, seen, bundle))
 
     def _some_models(self) -> list[Saved]:
         """Return models to be written: those that changed first, all of them in an interval."""
@@ -364,10 +364,14 @@ class Engine:
                 break
         return found
 
-    def _commit(self, sent: Sequence[Sent]) -> None:
+    def _commit(self, sent: Sequence[Sent], write: Callable[[], None]) -> None:
         """Send a bundle's messages, and how far the job has read, in one transaction.
 
-        It ends while the next bundle runs, which waits for it before it is written down.
+        It ends while the next bundle runs, whose own begins after that.
+
+        Args:
+            sent: The messages.
+            write: Writes the bundle down, which must be before it is committed.
         """
         self._producer.begin_transaction()
         for topic, message in sent:
@@ -376,6 +380,7 @@ class Engine:
         group, what = self._consumer.consumer_group_metadata(), f"{len(sent):,} messages"
 
         def end() -> None:
+            write()
             send = self._producer.send_offsets_to_transaction
             again(lambda: send(places, group, ASK), "the offsets")
             again(lambda: self._producer.commit_transaction(ASK), what)

@@ -88,7 +88,8 @@ class Store:
         self.path = str(Path(folder) / FILE)
         self.folder = folder
         with self._writing():
-            self._file = sqlite3.connect(self.path, isolation_level=None)
+            # Only one thread at a time uses it.
+            self._file = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self._file.execute("PRAGMA journal_mode = WAL")
             # A bundle is on the disk before Kafka is told that it ran.
             self._file.execute("PRAGMA synchronous = FULL")

@@ -46,8 +46,9 @@ from transforms.read.columns import Columns
 FOLDER = "local"
 """Where, in the folder of a cluster, the states of local jobs lie, by topic."""
 OF_FLINK = ("flink", "expansion_service", "parallelism")
-CHECKPOINT_INTERVAL, MOST_MESSAGES = 10_000, 30_000
-"""Milliseconds between checkpoints, and messages of a bundle at most, unless given."""
+CHECKPOINT_INTERVAL, MOST_MESSAGES, GAP = 10_000, 30_000, 50
+"""Milliseconds between checkpoints, messages of a bundle at most, and milliseconds between two
+bundles at least, unless given."""
 COLLECT_EVERY = 500_000
 """Objects more after which Python looks for garbage among the newest ones; else 700."""
 SWITCH_INTERVAL = 5e-4
@@ -68,7 +69,10 @@ def run(args: argparse.Namespace, columns: Columns, beam_flags: PipelineOptions)
     job, snapshots, expiry = on_flink.live_job(args, columns)
     brokers, folder = _place(args)
     flags = stream_options.RUNNER.read(
-        args, checkpointing_interval=CHECKPOINT_INTERVAL, max_bundle_size=MOST_MESSAGES
+        args,
+        checkpointing_interval=CHECKPOINT_INTERVAL,
+        max_bundle_size=MOST_MESSAGES,
+        max_bundle_time_mills=GAP,
     )
     with locked_folder(folder, "--state-folder", args.typed):
         registry = kafka_options.registry_settings(args)

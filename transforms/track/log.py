@@ -329,12 +329,12 @@ class ModelLog:
         entries: list[Any] = list(cells.log.read())
         self._length = len(entries)
         # Bytes of models and learners that are no more.
-        self._stale, size = 0, 0
+        self._stale = 0
         for entry in entries:
             # Those that most logs have come first.
             kind = type(entry)
             if kind is Packed:
-                self._stale, size = self._stale + size, entry.size
+                self._stale += self.model_bytes
                 self._put_past(entry)
             elif kind is Clock:
                 self.clock = entry

@@ -331,6 +331,7 @@ class PackedBundle:
         if work.reference is not None and models.reference is not None:
             folded = references.fold(work.reference, models.width, models.reference.moving)
         turned = (self._turned() != self._turns).tolist()
+        bodies, times, untils = self._bodies(), models.time.tolist(), models.until.tolist()
         found = []
         for place, (head, until) in enumerate(zip(self._heads, ran, strict=True)):
             last_values, windows, window = head.last_values, head.open, head.window
@@ -346,10 +347,10 @@ class PackedBundle:
                 kept, changed = self._kept(place, turned[place])
             after = Packed(
                 head.before,
-                time_of(models.time[place]),
-                time_of(models.until[place]),
+                time_of(times[place]),
+                time_of(untils[place]),
                 head.width,
-                self._body(place),
+                bodies[place],
                 moving,
                 head.drift if models.drift is None else models.drift[place].tobytes(),
                 last_values,
@@ -363,11 +364,14 @@ class PackedBundle:
             found.append((after, changed))
         return found
 
-    def _body(self, place: int) -> bytes:
+    def _bodies(self) -> list[bytes]:
+        """Return the trackers' arrays of each model."""
         if self._table is None:
-            return _body(self._work, self.models.block.state(place))
-        body: bytes = self._table[place].tobytes()
-        return body
+            block = self.models.block
+            return [_body(self._work, block.state(place)) for place in range(len(self._heads))]
+        count, size = self._table.shape
+        data: bytes = self._table.tobytes()
+        return [data[at : at + size] for at in range(0, count * size, size)]
 
     def _kept(self, place: int, turned: bool) -> tuple[bytes, bool]:
         """Return what few rows change of a reference, and whether these have changed it."""

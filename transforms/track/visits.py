@@ -131,10 +131,10 @@ def run_visits(refusals: Refusals, visits: Iterable[Visit]) -> Iterator[Output]:
         clock = yield from take_in(refusals, visit)
         if may_release(order, clock, work.rows_to_start):
             each = _ReadyVisit.of(order, visit, clock)
-            if not block.takes(each):
+            if not block.take(each):
                 yield from _run_block(refusals, block.ready)
                 block = _Block(work)
-            block.add(each)
+                block.take(each)
         elif not visit.flush:
             for chunk in visit.chunks:
                 visit.log.add(chunk)
@@ -155,28 +155,25 @@ class _Block:
         self._work = work
         self._least, self._rows, self._size = 0, 0, 0
 
-    def takes(self, each: _ReadyVisit) -> bool:
-        """Check whether a visit may go with those that are there."""
+    def take(self, each: _ReadyVisit) -> bool:
+        """Take a visit, if it may go with those that are there."""
+        schema = each.chunks[0].schema
         if not self.ready:
-            return True
-        schema, own = self.ready[0].chunks[0].schema, each.chunks[0].schema
-        if (
-            self._rows >= MOST_ROWS
-            or each.rows > SLICE_ROWS
-            or (own is not schema and own != schema)
-        ):
-            return False
-        return self._size + max(self._least, each.visit.log.model_bytes) <= MOST_BYTES
-
-    def add(self, each: _ReadyVisit) -> None:
-        """Take a visit."""
-        if not self.ready:
+            self._schema = schema
             self._least = state_bytes(self._work.spec, each.width)
             if self._work.reference is not None:
                 self._least += references.bytes_of(self._work.reference, each.width)
+        elif self._rows >= MOST_ROWS or each.rows > SLICE_ROWS:
+            return False
+        elif schema is not self._schema and schema != self._schema:
+            return False
+        size = self._size + max(self._least, each.visit.log.model_bytes)
+        if self.ready and size > MOST_BYTES:
+            return False
         self.ready.append(each)
         self._rows += each.rows if each.rows <= SLICE_ROWS else MOST_ROWS
-        self._size += max(self._least, each.visit.log.model_bytes)
+        self._size = size
+        return True
 
 
 def _run_block(refusals: Refusals, ready: list[_ReadyVisit]) -> Iterator[Output]:
@@ -323,7 +320,7 @@ def _write(
     models = packed.models
     starts = rest.starts(len(ready)).tolist()
     times = rest.rows.column("time") if len(rest.rows) else np.zeros(0, np.int64)
-    left_over = pieces(rest.rows.batch, starts[1:])
+    left_over = pieces(rest.rows, starts[1:])
     lines = zip(ready, packed.after([each.until for each in ready]), taken.tolist(), strict=True)
     for place, (each, (after, changed), gone) in enumerate(lines):
         start, stop, log = starts[place], starts[place + 1], each.visit.log
