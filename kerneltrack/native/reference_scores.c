@@ -11,6 +11,8 @@ independent rows' slow mean, which is such a part of theirs. */
 #define SLOW_PART (0.02 / (2.0 - 0.02))
 /* Of the hours: rows that one is known by, days seen before. */
 #define KNOWN_HOUR 12.0
+/* An hour is not known by those beside it: such a part of the rows, usually half of them, must be its own. */
+#define OWN_PART 4.0
 #define HOUR_DAYS 3
 #define NOT_KNOWN -1.0
 #define HOUR_NS 3600000000000
@@ -166,7 +168,8 @@ static double hour_score(const reference_state *state, const double *row, int64_
   for (int64_t d = 0; d < state->rows.columns; d++) {
     double sums[3];
     hour_sums(state, hour, d, sums);
-    if (!(sums[0] >= KNOWN_HOUR)) return NOT_KNOWN;
+    double own = row_of(&state->hours, hour)[3 * d];
+    if (!(sums[0] >= KNOWN_HOUR && own * OWN_PART >= sums[0])) return NOT_KNOWN;
     if (state->causes.at[d]) continue;
     double mean = sums[1] / sums[0], spread = larger(sums[2] / sums[0] - mean * mean, 0.0);
     largest = larger(largest, fabs(row[d] - mean) / sqrt(spread + HOUR_FLOOR * HOUR_FLOOR));

@@ -148,6 +148,31 @@ def test_an_episode_goes_on_after_a_quiet_time() -> None:
     assert 2 * BLOCK < episodes[-1].row - episodes[0].row
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_hours_without_rows_of_their_own_are_not_known_by_those_beside_them(seed: int) -> None:
+    """Nights are quiet for four weeks. Then they are judged: idle, as hours of each day were."""
+    count, nights = 36 * 144, 28
+    times = parse_moment("day", "2026-03-02") + 10 * MINUTE * np.arange(count)
+    hour = times // HOUR % 24
+    busy = ((hour >= 6) & (hour < 9)) | ((hour >= 18) & (hour < 22))
+    noise = 0.2 * np.random.default_rng(seed).normal(size=(count, 3))
+    rows = busy[:, np.newaxis] * [3.0, 4.0, 5.0] + noise
+    entry = {"device": "a", "from": "every day 22:00", "to": "06:00"}
+    last = int(times[nights * 144])
+    spans = QuietTimes(checked_times([("line", entry)])).of("a", int(times[0]), last)
+    known = tuple(quiet_time(*span) for span in spans.tolist() if span[0] < last)
+    work = Work(
+        spec=OKFEBSpec(rank=3, budget=5),
+        reference=ReferenceSpec(learning=AUTO, rows=256, memory="1024 rows"),
+        quiet=QuietTimes(known),
+    )
+    _, p, episodes = run(work, rows, times)
+    at_night = (hour >= 22) | (hour < 6)
+    assert np.isnan(p[: nights * 144][at_night[: nights * 144]]).all()
+    assert np.isfinite(p[(nights + 1) * 144 :]).all()
+    assert not episodes
+
+
 CSV = """device,group,from,to,why
 pump-1,,2026-03-01,2026-03-02T06:00:00+01:00,"bearing, changed"
 *,,2026-12-24,2026-12-27,holiday

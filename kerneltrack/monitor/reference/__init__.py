@@ -129,9 +129,10 @@ each made before the row waits:
 - of all channels likewise what the rows say beside f and s, and what s says: s and f come first in
   W, so that these are the last DL entries of y and the first D;
 - the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (`zone`) with half of those
-  beside it, once it has 12 rows and three days are known (`season`): work at night. Rows before are
-  not counted; the hours have evidence once a quarter of the rows that are kept were counted, and
-  open episodes once half of them were, since a memory may be shorter than three days.
+  beside it, once it has 12 rows, a quarter of them its own, and three days are known (`season`):
+  work at night. An hour that is always quiet is not known by those beside it. Rows before are not
+  counted; the hours have evidence once a quarter of the rows that are kept were counted, and open
+  episodes once half of them were, since a memory may be shorter than three days.
 
 Channels that explain others and are never off themselves, as the weather, are `causes` and have no
 scores: d is that of the other channels given the causes, now, before and over time, whose entries
