@@ -4,8 +4,8 @@
 
 Each reference runs over a recording at its default rate, one false alarm in a million rows:
 `first`, made from the normal part that the set names, and the same with windows; `auto` with its
-default memory of 14 days; and `auto` with a memory as long as the normal part. Of the rows after
-the normal part:
+default memory of 14 days; and `auto` with a memory as long as the normal part, without windows
+and with them. Of the rows after the normal part:
 
 - open: the share of the normal ones that lie in an open episode;
 - noticed: events in which an episode opens, from their first row to their last;
@@ -159,12 +159,13 @@ def references(recording: Recording) -> dict[str, ReferenceSpec]:
     """Return the references that run over a recording."""
     auto = ReferenceSpec(learning="auto")
     first = ReferenceSpec(rows=max(recording.train, 256))
-    memory = max(recording.train, LEAST_MEMORY)
+    memory = f"{max(recording.train, LEAST_MEMORY)} rows"
     return {
         "first": first,
         "first, windows": dataclasses.replace(first, window="auto"),
         "auto": auto,
-        "auto, memory": dataclasses.replace(auto, memory=f"{memory} rows"),
+        "auto, memory": dataclasses.replace(auto, memory=memory),
+        "auto, memory, windows": dataclasses.replace(auto, memory=memory, window="auto"),
     }
 
 

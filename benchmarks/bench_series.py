@@ -7,11 +7,12 @@ one setting for all series, and score the rest; ROC-AUC and AP of rows, means ov
 Windows are as long as the period, which is found in the normal part; sub-kNN is the distance from
 the tenth nearest window of that part. Both at once, smoothed by .1 (`~`), and as the score of the
 row in the middle of the window, which is known half a window later; the reference at once and
-settled, which is known 20 rows later.
+settled, which is known 20 rows later. `auto` has a memory as long as the normal part.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 
@@ -33,6 +34,7 @@ from benchmarks.record import Table
 from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec
+from kerneltrack.monitor.reference.spec import LEAST_MEMORY
 
 NEIGHBOURS = 10
 
@@ -57,7 +59,6 @@ def nearest(rows: FloatArray, train: int) -> FloatArray:
     return np.asarray(known.kneighbors(rows)[0][:, -1])
 
 
-OURS = {"reference": None, "reference, windows": "auto"}
 PEERS: dict[str, Callable[[FloatArray, int], FloatArray]] = {"sub-PCA": pca, "sub-kNN": nearest}
 
 
@@ -67,14 +68,25 @@ def of_middles(scores: FloatArray, length: int) -> FloatArray:
     return np.asarray(np.r_[scores[late:], np.repeat(scores[-1], late)])
 
 
+def ours_of(train: int) -> dict[str, ReferenceSpec]:
+    """Return the references that score a series."""
+    first = ReferenceSpec(rows=train)
+    auto = ReferenceSpec(learning="auto", memory=f"{max(train, LEAST_MEMORY)} rows")
+    return {
+        "reference": first,
+        "reference, windows": dataclasses.replace(first, window="auto"),
+        "auto": auto,
+        "auto, windows": dataclasses.replace(auto, window="auto"),
+    }
+
+
 def found(recording: Recording) -> dict[str, FloatArray]:
     """Return the scores of a series' rows by detector."""
     train = recording.train
     scores = {}
-    for name, window in OURS.items():
-        spec = ReferenceSpec(rows=train, window=window)
-        state = reference.init(spec, recording.rows[:train])
-        _, ours, _ = reference.update(spec, state, recording.rows)
+    for name, spec in ours_of(train).items():
+        state = reference.init(spec, recording.rows[: min(spec.rows, train)])
+        _, ours, _ = reference.update(spec, state, recording.rows, recording.times)
         scores[name] = ours.score
         scores[f"{name}, settled"] = of_middle_rows(ours.settled)
     plain = standardised(recording.rows, train)

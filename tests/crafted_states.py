@@ -144,6 +144,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found["model moving"] = partial(_moving, _spec("okfeb"))
     found["model of modes"] = partial(_of_modes, _spec("okfeb"))
     found["model of windows"] = partial(_of_windows, _spec("okfeb"))
+    found["model of moving windows"] = partial(_of_moving_windows, _spec("okfeb"))
     for name in ("auto", "ridge", "ridge-targets", "polk", "nolana", "fogd"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
     return found
@@ -238,6 +239,14 @@ def _of_windows(spec: SubspaceSpec) -> Case:
     """Return the same of one with a view of windows."""
     asked = ReferenceSpec(rows=2 * BLOCK, learning="gated", lags=2, rank=3, budget=6, window=16)
     return _with_reference(spec, asked, 5 * BLOCK - 30)
+
+
+def _of_moving_windows(spec: SubspaceSpec) -> Case:
+    """Return the same of one with a view of windows that moves."""
+    asked = ReferenceSpec(
+        learning="auto", memory=f"{8 * BLOCK} rows", rows=2 * BLOCK, lags=2, causes=[1], window=16
+    )
+    return _with_reference(spec, asked, 10 * BLOCK - 30)
 
 
 def _with_reference(spec: SubspaceSpec, asked: ReferenceSpec, count: int) -> Case:

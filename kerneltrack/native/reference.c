@@ -44,9 +44,7 @@ does not get there may be none. */
 /* What the distance from the nearest shape counts beside d, of one channel; of several over the square of their
 number, as so many ties are among what d sees. */
 #define WINDOW_WEIGHT 18.0
-/* Rows of a window over which its surprise counts as that of so many, beyond so many times what is let pass of a
-row: windows that follow one another have most of their rows in common. */
-#define WINDOW_COUNTS 4.0
+/* What a window's surprise counts beyond, in times of what is let pass of a row. */
 #define WINDOW_BEYOND 2.0
 /* The score that the distance from the nearest shape is by itself, behind those of the measures. */
 #define SHAPES SCORED

@@ -13,6 +13,9 @@ together with α. Where windows are asked for there is one more, the squared dis
 NO_WINDOW where the rows since the last gap are too few. */
 enum { LONG, SHORT, ALONE, ANGLE, MEASURES, WINDOW = MEASURES, SCORED = ANGLE };
 #define NO_WINDOW (-1.0)
+/* Rows of a window over which its surprise counts as that of so many: windows that follow one another have most of
+their rows in common. */
+#define WINDOW_COUNTS 4.0
 
 /* Places of a tail's numbers: where it begins, its shape ξ and its width σ. */
 enum { BEGIN, SHAPE, WIDTH, TAIL_NUMBERS };
@@ -62,7 +65,8 @@ calibration; rows since S was low whose surprise was that a channel is stuck; th
 that the reference began with, and the place of row 0 in its block; rows that the unseen
 variances are of; excursions so far; scores that p goes by, also before the reference is made; rows offered to calibrations; the power of two of these that one is kept of.
 Only where windows are asked for: their length (0: not known), rows since the last gap that are before the open
-block, as far as they matter, and rows whose shapes are kept. */
+block, as far as they matter, and rows whose shapes are kept; of a reference that moves, too, how many of these, the
+newest, wait to be learned. */
 enum {
   SEEN,
   LEARNED,
@@ -88,7 +92,8 @@ enum {
   THINNED,
   WINDOW_LENGTH,
   FOLLOWED,
-  SHAPE_ROWS
+  SHAPE_ROWS,
+  SHAPES_WAITING
 };
 
 /* Places in a state's `times`: of the rows that the counts of the same names are of; of the first row,
@@ -250,16 +255,45 @@ void note_episode(const reference_state *state, int64_t row, int64_t time, int c
 /* Whether windows are asked for. */
 static inline int has_windows(const reference_state *state) { return state->shapes.columns > 0; }
 
-/* Measure WINDOW of rows of the open block, from a place on; false where memory is short. O(1024 · points) a row */
+/* The rows of a window by channel, and how many rows before the newest each is. */
+typedef struct {
+  double *now;
+  int64_t *back;
+  int64_t points;
+} window_rows;
+
+window_rows make_window_rows(arena *from, const reference_state *state);
+
+/* Rows since the last gap that are before a place of the open block, as far as they matter; `since`: rows before it. */
+int64_t rows_since_gap(const reference_state *state, int64_t place, int64_t since);
+
+/* The squared distance of a row's window from the nearest shape, NO_WINDOW where there is none. `followed`: rows
+since the last gap, it among them. O(1024 · points) */
+double distance_of_window(const reference_settings *settings, const reference_state *state, int64_t place,
+                      int64_t followed, window_rows *window);
+
+/* Measure WINDOW of rows of the open block, from a place on; false where memory is short. */
 int measure_windows(const reference_settings *settings, reference_state *state, int64_t place, int64_t many);
 
-/* The squared distances of a row's channels, (D,), from the nearest shape, 0 where there is none; false where
-memory is short. */
+/* The squared distances of a row's channels, (D,), from the nearest shape, 0 where there is none. */
+void parts_of_window(const reference_settings *settings, const reference_state *state, int64_t place,
+                     window_rows *window, double *parts);
+
+/* The same; false where memory is short. */
 int window_parts(const reference_settings *settings, const reference_state *state, int64_t place,
                  double *parts);
 
 /* Keep the open block's good rows, for their shapes. */
 void keep_shapes(const reference_settings *settings, reference_state *state);
+
+/* Keep one more row; NULL for one that stands for a gap. */
+void keep_row(reference_state *state, const double *row);
+
+/* Rows whose shapes are known: those that are kept and do not wait. */
+static inline int64_t known_rows(const reference_state *state) {
+  const ints *counts = &state->counts;
+  return counts->at[SHAPE_ROWS] - (counts->size > SHAPES_WAITING ? counts->at[SHAPES_WAITING] : 0);
+}
 
 /* Choose how long windows are, once all shapes are kept; false where memory is short. */
 int choose_window(const reference_settings *settings, reference_state *state);

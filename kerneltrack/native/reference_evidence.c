@@ -3,8 +3,10 @@
 
 #include "reference_streams.h"
 
-/* What evidence lets pass of a surprise, in drifts: of a stream of the channels, of that of the hours. */
+/* What evidence lets pass of a surprise, in drifts: of a stream of the channels, of that of the windows, of that of
+the hours. */
 #define PASSED 2.0
+#define PASSED_OF_WINDOWS 3.0
 #define PASSED_OF_HOURS 4.0
 /* How fast what is let pass follows surprise while an episode is open, and how far; evidence beyond a threshold,
 at most; evidence, in thresholds, that is low. */
@@ -52,8 +54,9 @@ int is_spared(const reference_settings *settings, reference_state *state, int64_
 
 static double drift_of(const reference_settings *settings, const reference_state *state,
                        int64_t stream) {
-  int hours = stream == hours_of(state);
-  return settings->drift * (hours ? PASSED_OF_HOURS : PASSED);
+  if (stream == hours_of(state)) return settings->drift * PASSED_OF_HOURS;
+  int windows = has_windows(state) && stream == windows_of(state);
+  return settings->drift * (windows ? PASSED_OF_WINDOWS : PASSED);
 }
 
 void book_height(reference_state *state, int64_t stream) {
@@ -102,14 +105,14 @@ static void weigh_stream(const reference_settings *settings, reference_state *st
   if (!(held[MOVING_SUM] > 0.0)) book_height(state, stream);
 }
 
-/* Whether such a part of the scores that are kept had a known hour. */
-static int knows_hours(const reference_state *state, const moving_work *work, double parts) {
-  return work->of.total[hours_of(state)] * parts >= work->of.total[0];
+/* Whether such a part of the scores that are kept are those of a stream, too: had a known hour, or a window. */
+static int knows(const moving_work *work, int64_t stream, double parts) {
+  return work->of.total[stream] * parts >= work->of.total[0];
 }
 
 /* The streams that can open an episode, the hours last. */
 static int64_t opening_streams(const reference_state *state, const moving_work *work) {
-  return streams_of(state) - !knows_hours(state, work, KNOWN_PART_TO_OPEN);
+  return streams_of(state) - !knows(work, hours_of(state), KNOWN_PART_TO_OPEN);
 }
 
 /* The stream whose evidence is furthest above its threshold, -1 if none is above. */
@@ -173,6 +176,7 @@ static void blame_row(reference_state *state, const moving_work *work, int64_t l
 
 void blame_first_rows(const reference_settings *settings, reference_state *state,
                       moving_work *work, int64_t mode, int64_t row, int64_t place) {
+  if (has_windows(state) && status_of(state)[WHICH] == windows_of(state)) return;
   for (int64_t i = most_of(place - (row - state->counts.at[ZERO]), 0); i < place; i++) {
     if (mode_at(state, i) != mode) continue;
     measure_row(settings, state, work, i);
@@ -180,20 +184,43 @@ void blame_first_rows(const reference_settings *settings, reference_state *state
   }
 }
 
+/* A row counts for the channel that is least what the others make of it. */
+static void blame_worst(const reference_settings *settings, reference_state *state, const moving_work *work,
+                        int64_t place) {
+  int64_t worst = worst_channel(state, work);
+  double odd = larger(work->surprises[fast_of(worst)], work->surprises[slow_of(state, worst)]);
+  double share = odd * work->gains[worst] * work->gains[worst];
+  state->blame.at[worst] = smaller(state->blame.at[worst] + share, 1e300);
+  blame_row(state, work, settings->lags, worst, place);
+}
+
+/* A window counts for the channels by their parts of its distance. */
+static void blame_window(const reference_settings *settings, reference_state *state, moving_work *work,
+                         int64_t place) {
+  int64_t windows = windows_of(state);
+  if (work->scores[windows] < 0.0) return;
+  parts_of_window(settings, state, place, &work->window, work->parts);
+  double all = larger(work->scores[windows] * work->scores[windows], 1e-300);
+  for (int64_t d = 0; d < state->rows.columns; d++) {
+    double share = work->surprises[windows] * smaller(work->parts[d] / all, 1.0);
+    state->blame.at[d] = smaller(state->blame.at[d] + share, 1e300);
+  }
+}
+
 /* A row of an open episode: its surprise, and the channel that is least what the others make of it. Whether
 the episode is over. */
-static int count_odd(reference_state *state, const moving_work *work, int64_t lags, int64_t place,
-                     int64_t row, int64_t time, int opened) {
+static int count_odd(const reference_settings *settings, reference_state *state, moving_work *work,
+                     int64_t place, int64_t row, int64_t time, int opened) {
   int64_t *counts = state->counts.at, width = state->rows.columns;
   double *numbers = state->reals.at;
   int64_t which = status_of(state)[WHICH];
   double surprise = work->surprises[which];
   const double *evidence = row_of(&state->evidences, which);
-  int64_t worst = worst_channel(state, work);
-  double odd = larger(work->surprises[fast_of(worst)], work->surprises[slow_of(state, worst)]);
-  double share = odd * work->gains[worst] * work->gains[worst], unit = work->units[which];
-  state->blame.at[worst] = smaller(state->blame.at[worst] + share, 1e300);
-  blame_row(state, work, lags, worst, place);
+  double unit = work->units[which];
+  if (has_windows(state) && which == windows_of(state))
+    blame_window(settings, state, work, place);
+  else
+    blame_worst(settings, state, work, place);
   double held = 0.0;
   for (int64_t d = 0; d < width; d++) held = larger(held, held_for(state, d));
   if (held > SURPRISING) {
@@ -248,11 +275,12 @@ static int goes_on(reference_state *state) {
   return 0;
 }
 
-/* Whether a stream is that of a slow mean, which still shows an episode that is over. */
-static int shows_what_was(const reference_state *state, int64_t stream, int64_t row) {
+int shows_what_was(const reference_state *state, int64_t stream, int64_t row) {
   const int64_t *counts = state->counts.at;
-  int slow = stream >= slow_of(state, 0) && stream < hours_of(state);
-  return slow && counts[OPENED] < 0 && counts[EPISODES] > 0 && row - counts[LAST_SURPRISE] < SHOWN_FOR;
+  if (stream < slow_of(state, 0) || stream == hours_of(state)) return 0;
+  int windows = has_windows(state) && stream == windows_of(state);
+  int64_t shown = windows ? most_of(SHOWN_FOR, counts[WINDOW_LENGTH]) : SHOWN_FOR;
+  return counts[OPENED] < 0 && counts[EPISODES] > 0 && row - counts[LAST_SURPRISE] < shown;
 }
 
 int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
@@ -261,10 +289,11 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
   for (int64_t channel = 0; channel < width; channel++)
     work->surprises[fast_of(channel)] = larger(work->surprises[fast_of(channel)], held_for(state, channel));
   int by_hours = state->counts.at[OPENED] >= 0 && status[WHICH] == hours_of(state);
-  int hours = has_seen(state, row, REHEARSED_PART_OF_HOURS) && knows_hours(state, work, KNOWN_PART);
+  int hours = has_seen(state, row, REHEARSED_PART_OF_HOURS) && knows(work, hours_of(state), KNOWN_PART);
   int64_t weighed = hours || by_hours ? many : many - 1;
   for (int64_t stream = 1; stream < weighed; stream++) {
     if (shows_what_was(state, stream, row)) continue;
+    if (stream >= of_rows(state) && stream != hours_of(state) && !knows(work, stream, KNOWN_PART_TO_OPEN)) continue;
     weigh_stream(settings, state, stream, work->surprises[stream], work->units[stream], row, time);
   }
   int opened = 0;
@@ -275,7 +304,7 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
     open_by(state, stream, row, time);
     opened = 1;
   }
-  if (!count_odd(state, work, settings->lags, place, row, time, opened)) return opened;
+  if (!count_odd(settings, state, work, place, row, time, opened)) return opened;
   if (goes_on(state)) return 0;
   /* One row cannot open and close: what is above a threshold is above 0. */
   return opened ? 1 : -1;

@@ -147,7 +147,7 @@ that of all rows, and what the channels' distances add. The columns of a factor 
 rows that have it for their sum. O(E³) */
 static int count_scores(part *of, const episode_sums *sums, int64_t rows) {
   reference_state *state = &of->state;
-  int64_t width = state->rows.columns, own = state->mean.size / width, many = streams_of(state);
+  int64_t width = state->rows.columns, own = state->mean.size / width, many = of_rows(state);
   arena scratch = {0};
   lay_work(&scratch, state);
   table(&scratch, own, own);
@@ -160,7 +160,7 @@ static int count_scores(part *of, const episode_sums *sums, int64_t rows) {
   double *rest = reals(&scratch, own), *squares = reals(&scratch, many);
   find_places(state, &work);
   find_factors(state, &work);
-  for (int64_t stream = 0; stream < many - 1; stream++)
+  for (int64_t stream = 0; stream < many; stream++)
     squares[stream] = mean_square(row_of(&state->tally, stream), state->tally.columns);
   for (int64_t channel = 0; channel < width; channel++) {
     if (!(sums->blamed[channel] > 0.0)) continue;
@@ -173,12 +173,12 @@ static int count_scores(part *of, const episode_sums *sums, int64_t rows) {
       fill(work.ordered, 0.0, state->mean.size);
       for (int64_t i = 0; i < own; i++) work.ordered[i * width + channel] = row_of(&factor, i)[column];
       measure_ordered(state, &work);
-      for (int64_t stream = 0; stream < many - 1; stream++)
+      for (int64_t stream = 0; stream < many; stream++)
         squares[stream] = fma(work.scores[stream], work.scores[stream], squares[stream]);
     }
     count_ends(state, &work, channel, sqrt(from[0] / sums->blamed[channel]));
   }
-  for (int64_t stream = 0; stream < many - 1; stream++) {
+  for (int64_t stream = 0; stream < many; stream++) {
     double *tally = row_of(&state->tally, stream), score = FALSE_FURTHER * sqrt(squares[stream]);
     tally[bin_of(score, SCORE_LOWEST, state->tally.columns)] += FALSE_COUNTS * (double)rows;
   }

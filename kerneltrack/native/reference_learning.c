@@ -162,10 +162,12 @@ int end_streams(const reference_settings *settings, reference_state *state) {
   double memory = memory_of(settings, state);
   if (!add_to_episodes(settings, state)) return 0;
   keep_former(state);
+  if (has_windows(state)) keep_waiting_shapes(settings, state, memory);
   leave_out_waiting(state);
   if (!learn_episodes(settings, state, memory)) return 0;
   for (int64_t mode = 0; mode < most_of(modes_of(state), 1); mode++)
     if (!end_part(settings, state, mode, memory)) return 0;
+  if (has_windows(state) && status[WAITING] == 0 && !learn_shapes(settings, state)) return 0;
   if (since > settings->fit_rows) {
     if (modes_of(state) > 0) fade_hours(state, memory);
     add_heights(state);

@@ -44,10 +44,10 @@ static void turn(const reference_settings *settings, reference_state *state) {
 /* The evidence of a row whose mode is known. Whether an episode was opened (1), closed (-1). */
 static int score_and_weigh(const reference_settings *settings, reference_state *state, lane *one,
                            int64_t mode, int64_t row, int64_t place, int64_t time, int64_t local,
-                           int spared, reference_outputs *out, int64_t at) {
+                           int spared, int64_t followed, reference_outputs *out, int64_t at) {
   moving_work *work = &one->work;
-  score_row(settings, &one->of.state, work, place, time, local);
-  out->distance.at[at] = work->scores[0];
+  score_row(settings, &one->of.state, work, place, time, local, followed);
+  out->distance.at[at] = work->distance;
   if (*one->of.sorted == 0) return 0;
   for (int64_t stream = 0; stream < streams_of(state); stream++)
     work->surprises[stream] = surprise_by(&work->of, stream, work->scores[stream]);
@@ -70,6 +70,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
   lay_lanes(&scratch, state);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   lane *lanes = lay_lanes(&scratch, state);
+  int64_t followed = has_windows(state) ? rows_since_gap(state, first, base - counts[BEGAN]) : 0;
   for (int64_t n = 0; n < rows->rows; n++) {
     int64_t row = base + n, place = first + n;
     hear(state, said, times[n]);
@@ -90,13 +91,15 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     if (modes_of(state) > 0 && state->turned.at[place]) turn(settings, own);
     follow_means(own, settings->lags, place);
     int spared = is_spared(settings, state, row, times[n]);
+    /* A window has no gap in it, also none after which rows are spared. */
+    followed = state->fresh.at[place] ? 1 : least_of(followed, row - status_of(state)[AFTER_GAP]) + 1;
     state->times.at[NEWEST_TIME] = times[n];
     stuck_surprise(own, scaled, !status_of(state)[ARMED]);
     state->good.at[place] = !spared;
     int told = 0;
     if (one->scored)
-      told = score_and_weigh(settings, state, one, mode, row, place, times[n], locals[n], spared, out,
-                             done + n);
+      told = score_and_weigh(settings, state, one, mode, row, place, times[n], locals[n], spared,
+                             followed, out, done + n);
     if (status_of(state)[ARMED] && has_p(state, mode))
       out->evidence.at[done + n] = most_evidence(state, &one->work);
     if (told > 0) keep_episode(state, mode);

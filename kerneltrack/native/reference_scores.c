@@ -41,6 +41,10 @@ moving_work lay_work(arena *from, const reference_state *state) {
   work.entries = wholes(from, size);
   work.ordered = reals(from, size);
   work.of = lay_chances(from, state);
+  if (has_windows(state)) {
+    work.window = make_window_rows(from, state);
+    work.parts = reals(from, width);
+  }
   return work;
 }
 
@@ -91,6 +95,9 @@ static void find_units(const reference_state *state, moving_work *work) {
     many += 1.0;
   }
   if (many > 0.0) work->units[slow_of(state, width)] = many / sum;
+  if (has_windows(state))
+    work->units[windows_of(state)] =
+        smaller(WINDOW_COUNTS / (double)most_of(state->counts.at[WINDOW_LENGTH], 1), 1.0);
 }
 
 void find_factors(const reference_state *state, moving_work *work) {
@@ -201,10 +208,12 @@ void measure_row(const reference_settings *settings, const reference_state *stat
 }
 
 void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
-               int64_t place, int64_t time, int64_t local) {
+               int64_t place, int64_t time, int64_t local, int64_t followed) {
   int64_t many = streams_of(state);
   const double *row = row_of(&state->rows, settings->lags - 1 + place);
   measure_row(settings, state, work, place);
+  work->distance = work->scores[0];
+  if (has_windows(state)) score_window(settings, state, work, place, followed);
   int64_t hour = hour_of(settings, time, local);
   double seen = (double)time - (double)state->times.at[FIRST_TIME];
   work->scores[many - 1] = hour_score(state, row, hour, seen);
@@ -248,5 +257,7 @@ lane *lane_of(const reference_settings *settings, reference_state *state, lane *
   one->scored = is_scored(settings, state, &one->of);
   if (one->scored) find_factors(&one->of.state, &one->work);
   if (*one->of.sorted > 0) find_chances(&one->of.state, &one->work.of);
+  if (has_windows(state))
+    one->work.usual_window = mean_score(row_of(&state->tally, windows_of(state)), state->tally.columns);
   return one;
 }

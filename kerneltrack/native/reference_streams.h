@@ -21,7 +21,7 @@ a call. Equations and symbols are in `kerneltrack/monitor/reference/__init__.py`
 static inline int64_t streams_of(const reference_state *state) { return state->evidences.rows; }
 
 /* The streams: 0 of all that is said of a row, whose p is told; then what its channels are beside their means over
-time, of each and of all of them; the slow means, likewise; the hours. */
+time, of each and of all of them; the slow means, likewise; the windows, if they are asked for; the hours. */
 static inline int64_t fast_of(int64_t channel) { return 1 + channel; }
 
 static inline int64_t slow_of(const reference_state *state, int64_t channel) {
@@ -29,6 +29,14 @@ static inline int64_t slow_of(const reference_state *state, int64_t channel) {
 }
 
 static inline int64_t hours_of(const reference_state *state) { return streams_of(state) - 1; }
+
+/* Where windows are asked for, the stream before the hours. */
+static inline int64_t windows_of(const reference_state *state) { return streams_of(state) - 2; }
+
+/* The streams whose scores are those of e alone. */
+static inline int64_t of_rows(const reference_state *state) {
+  return streams_of(state) - 1 - has_windows(state);
+}
 
 /* How many means over time go along with a row. */
 static inline int64_t means_of(const reference_state *state) { return state->memory.columns / state->rows.columns; }
@@ -135,6 +143,9 @@ void find_limits(const reference_settings *settings, reference_state *state);
 /* The mean of the distances, and whether there are scores to go by. */
 void find_unit(part *of);
 
+/* The mean of a stream's scores. */
+double mean_score(const double *tally, int64_t bins);
+
 /* Mean square of a stream's scores. */
 double mean_square(const double *tally, int64_t bins);
 
@@ -155,6 +166,11 @@ typedef struct {
   int64_t *places, given, *entries, own, means;
   double *ordered;
   chances of;
+  /* d; of the windows, the rows of one, what each channel makes of its distance, and what that is on average (0: not
+  known). */
+  double distance;
+  window_rows window;
+  double *parts, usual_window;
 } moving_work;
 
 /* The parts of a reference on the way of a call's rows, and the scratch of each; one where there are no
@@ -191,9 +207,25 @@ void measure_ordered(const reference_state *state, moving_work *work);
 void measure_row(const reference_settings *settings, const reference_state *state,
                  moving_work *work, int64_t place);
 
-/* The scores of the row at a place of the open block, and its hour, kept for the end of the block. */
+/* The scores of the row at a place of the open block, and its hour, kept for the end of the block. `followed`: rows
+since the last gap, it among them. */
 void score_row(const reference_settings *settings, reference_state *state, moving_work *work,
-               int64_t place, int64_t time, int64_t local);
+               int64_t place, int64_t time, int64_t local, int64_t followed);
+
+/* The score of the row's window, and that of all that is said of it with it. */
+void score_window(const reference_settings *settings, const reference_state *state, moving_work *work,
+                  int64_t place, int64_t followed);
+
+/* Whether a row comes so soon after the last odd one of an episode that a stream still shows what was. */
+int shows_what_was(const reference_state *state, int64_t stream, int64_t row);
+
+/* Keep the open block's good rows for their shapes, where the oldest go beyond the memory. They wait; those that
+waited are left out if an episode began among them. */
+void keep_waiting_shapes(const reference_settings *settings, reference_state *state, double memory);
+
+/* Learn the shapes of the rows that waited, and choose how long windows are wherever they have become twice as many,
+until the threshold holds; false where memory is short. */
+int learn_shapes(const reference_settings *settings, reference_state *state);
 
 /* The channel that is least what the others make of it. */
 int64_t worst_channel(const reference_state *state, const moving_work *work);

@@ -77,13 +77,19 @@ double surprise_by(const chances *of, int64_t stream, double score) {
   return larger(-log1((above * total + 0.5) / (total + 1.0)), 0.0);
 }
 
+/* Whether the window of a row of the open block has rows of an episode in it. */
+static int is_of_episode(const reference_state *state, int64_t stream, int64_t place) {
+  if (!has_windows(state) || stream != windows_of(state)) return 0;
+  return shows_what_was(state, stream, state->counts.at[SEEN] - state->good.size + place);
+}
+
 void add_scores(reference_state *state, int64_t mode, int64_t lags) {
   int64_t many = streams_of(state), width = state->rows.columns;
   for (int64_t place = 0; place < state->good.size; place++) {
     if (!state->good.at[place] || mode_at(state, place) != mode) continue;
     for (int64_t stream = 0; stream < many; stream++) {
       double score = row_of(&state->measured, stream)[place];
-      if (score < 0.0) continue;
+      if (score < 0.0 || is_of_episode(state, stream, place)) continue;
       row_of(&state->tally, stream)[bin_of(score, SCORE_LOWEST, state->tally.columns)] += 1.0;
     }
     double hour = row_of(&state->measured, many)[place];
@@ -143,6 +149,7 @@ void find_limits(const reference_settings *settings, reference_state *state) {
   /* Of the channels and of all of them, with the slow means if there are any; and the hours if they are known. */
   int64_t weighed = (state->causes.size - causes + 1) * (means_of(state) > 0 ? 2 : 1);
   weighed += settings->season != 0;
+  weighed += has_windows(state);
   double rate = rate_of(settings, state) / (double)weighed;
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     double limit = limit_of(row_of(&state->heights, stream), state->heights.columns,
@@ -151,13 +158,17 @@ void find_limits(const reference_settings *settings, reference_state *state) {
   }
 }
 
-void find_unit(part *of) {
-  int64_t bins = of->state.tally.columns;
-  const double *tally = row_of(&of->state.tally, 0);
+double mean_score(const double *tally, int64_t bins) {
   double total = sum_of(tally, bins), sum = 0.0;
   for (int64_t bin = 0; bin < bins; bin++)
     sum = fma(tally[bin], edge_of(bin + 1, SCORE_LOWEST) + edge_of(bin, SCORE_LOWEST), sum);
-  *of->unit = larger(0.5 * sum / larger(total, 1.0), 1e-9);
+  return 0.5 * sum / larger(total, 1.0);
+}
+
+void find_unit(part *of) {
+  const double *tally = row_of(&of->state.tally, 0);
+  double total = sum_of(tally, of->state.tally.columns);
+  *of->unit = larger(mean_score(tally, of->state.tally.columns), 1e-9);
   *of->sorted = (int64_t)smaller(larger(total, 0.0), (double)of->state.calibration.columns);
 }
 

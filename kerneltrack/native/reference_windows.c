@@ -21,14 +21,7 @@ the first half of the stretch had. Equations and symbols are in `kerneltrack/mon
 #define WINDOW_PART 4
 #define VAST 1e300
 
-/* The rows of a window by channel, and how many rows before the newest each is. */
-typedef struct {
-  double *now;
-  int64_t *back;
-  int64_t points;
-} window_rows;
-
-static window_rows make_window_rows(arena *from, const reference_state *state) {
+window_rows make_window_rows(arena *from, const reference_state *state) {
   int64_t width = state->rows.columns;
   return (window_rows){reals(from, MOST_POINTS * width), wholes(from, MOST_POINTS), 0};
 }
@@ -71,14 +64,15 @@ static v4 apart(const reference_state *state, const window_rows *window, int64_t
 /* The row that the nearest shape ends at, -1 where there is none, and the squared distance from it. */
 static int64_t nearest_shape(const reference_state *state, const window_rows *window, double *nearest) {
   int64_t length = state->counts.at[WINDOW_LENGTH], found = -1;
-  int64_t ends = state->counts.at[SHAPE_ROWS] - length + 1, fours = (ends + LANES - 1) / LANES;
+  int64_t ends = known_rows(state) - length + 1, fours = (ends + LANES - 1) / LANES;
   int64_t many = ends < LANES ? 0 : least_of(fours, MOST_SHAPES / LANES);
   *nearest = VAST;
   for (int64_t n = 0; n < many; n++) {
     int64_t first = many > 1 ? n * (fours - 1) / (many - 1) * LANES : 0;
     int64_t end = length - 1 + least_of(first, ends - LANES);
     v4 sums = all4(0.0);
-    for (int64_t d = 0; d < state->rows.columns; d++) sums += apart(state, window, d, end);
+    for (int64_t d = 0; d < state->rows.columns; d++)
+      if (!state->causes.at[d]) sums += apart(state, window, d, end);
     for (int lane = 0; lane < LANES; lane++) {
       if (!(sums[lane] < *nearest)) continue;
       *nearest = sums[lane];
@@ -88,12 +82,25 @@ static int64_t nearest_shape(const reference_state *state, const window_rows *wi
   return found;
 }
 
-/* Rows since the last gap that are before a place of the open block, as far as they matter. */
-static int64_t rows_since_gap(const reference_state *state, int64_t place) {
-  int64_t since = 0, here = least_of(place, state->counts.at[SEEN] - state->counts.at[BEGAN]);
-  for (; since < here; since++)
-    if (state->fresh.at[place - 1 - since]) return since + 1;
-  return since + state->counts.at[FOLLOWED];
+int64_t rows_since_gap(const reference_state *state, int64_t place, int64_t since) {
+  int64_t here = least_of(place, since);
+  for (int64_t n = 0; n < here; n++)
+    if (state->fresh.at[place - 1 - n]) return n + 1;
+  return here + state->counts.at[FOLLOWED];
+}
+
+/* Rows before the open call. */
+static int64_t rows_before(const reference_state *state) {
+  return state->counts.at[SEEN] - state->counts.at[BEGAN];
+}
+
+double distance_of_window(const reference_settings *settings, const reference_state *state, int64_t place,
+                      int64_t followed, window_rows *window) {
+  int64_t length = state->counts.at[WINDOW_LENGTH];
+  double nearest;
+  if (length == 0 || followed < length) return NO_WINDOW;
+  take_window(settings, state, place, window);
+  return nearest_shape(state, window, &nearest) < 0 ? NO_WINDOW : nearest;
 }
 
 int measure_windows(const reference_settings *settings, reference_state *state, int64_t place, int64_t many) {
@@ -101,17 +108,24 @@ int measure_windows(const reference_settings *settings, reference_state *state, 
   make_window_rows(&scratch, state);
   if (!take_block(&scratch)) return 0;
   window_rows window = make_window_rows(&scratch, state);
-  int64_t length = state->counts.at[WINDOW_LENGTH], followed = rows_since_gap(state, place);
+  int64_t followed = rows_since_gap(state, place, rows_before(state));
   double *measured = row_of(&state->measured, WINDOW);
   for (int64_t at = place; at < place + many; at++) {
     followed = state->fresh.at[at] ? 1 : followed + 1;
-    measured[at] = NO_WINDOW;
-    if (length == 0 || followed < length) continue;
-    take_window(settings, state, at, &window);
-    if (nearest_shape(state, &window, &measured[at]) < 0) measured[at] = NO_WINDOW;
+    measured[at] = distance_of_window(settings, state, at, followed, &window);
   }
   give_back(&scratch);
   return 1;
+}
+
+void parts_of_window(const reference_settings *settings, const reference_state *state, int64_t place,
+                     window_rows *window, double *parts) {
+  double nearest;
+  take_window(settings, state, place, window);
+  int64_t end = nearest_shape(state, window, &nearest);
+  int64_t first = least_of(end, known_rows(state) - LANES);
+  for (int64_t d = 0; d < state->rows.columns; d++)
+    parts[d] = end < 0 || state->causes.at[d] ? 0.0 : apart(state, window, d, first)[end - first];
 }
 
 int window_parts(const reference_settings *settings, const reference_state *state, int64_t place,
@@ -120,12 +134,7 @@ int window_parts(const reference_settings *settings, const reference_state *stat
   make_window_rows(&scratch, state);
   if (!take_block(&scratch)) return 0;
   window_rows window = make_window_rows(&scratch, state);
-  double nearest;
-  take_window(settings, state, place, &window);
-  int64_t end = nearest_shape(state, &window, &nearest);
-  int64_t first = least_of(end, state->counts.at[SHAPE_ROWS] - LANES);
-  for (int64_t d = 0; d < state->rows.columns; d++)
-    parts[d] = end < 0 ? 0.0 : apart(state, &window, d, first)[end - first];
+  parts_of_window(settings, state, place, &window, parts);
   give_back(&scratch);
   return 1;
 }
@@ -136,18 +145,18 @@ static double likeness(const reference_state *state, const double *means, const 
   for (int64_t d = 0; d < state->shapes.rows; d++) {
     const double *values = row_of(&state->shapes, d);
     double sum = 0.0;
-    for (int64_t n = lag; n < state->counts.at[SHAPE_ROWS]; n++) {
+    for (int64_t n = lag; n < known_rows(state); n++) {
       double product = (values[n] - means[d]) * (values[n - lag] - means[d]);
       if (isfinite(product)) sum += product;
     }
-    if (variances[d] > 0.0) all += sum / variances[d];
+    if (variances[d] > 0.0 && !state->causes.at[d]) all += sum / variances[d];
   }
   return all;
 }
 
 /* The lag at which the kept rows are most like themselves, a local maximum. */
 static int64_t find_period(const reference_state *state, double *means, double *variances) {
-  int64_t many = state->counts.at[SHAPE_ROWS];
+  int64_t many = known_rows(state);
   for (int64_t d = 0; d < state->shapes.rows; d++) {
     const double *values = row_of(&state->shapes, d);
     double sum = 0.0, squares = 0.0, count = 0.0;
@@ -179,7 +188,7 @@ static int64_t find_period(const reference_state *state, double *means, double *
 }
 
 int choose_window(const reference_settings *settings, reference_state *state) {
-  int64_t width = state->shapes.rows, most = state->counts.at[SHAPE_ROWS] / WINDOW_PART;
+  int64_t width = state->shapes.rows, most = known_rows(state) / WINDOW_PART;
   int64_t *length = &state->counts.at[WINDOW_LENGTH];
   arena scratch = {0};
   double *means = reals(&scratch, width), *variances = reals(&scratch, width);
@@ -190,13 +199,12 @@ int choose_window(const reference_settings *settings, reference_state *state) {
   if (settings->window < 0)
     *length = least_of(most_of(find_period(state, means, variances), SHORTEST_WINDOW), most);
   /* After gaps there may be too few rows of one piece. */
-  if (*length > state->counts.at[SHAPE_ROWS] || *length < FEWEST_POINTS) *length = 0;
+  if (*length > known_rows(state) || *length < FEWEST_POINTS) *length = 0;
   give_back(&scratch);
   return 1;
 }
 
-/* Keep one more row; NULL for one that stands for a gap. */
-static void keep_row(reference_state *state, const double *row) {
+void keep_row(reference_state *state, const double *row) {
   int64_t *kept = &state->counts.at[SHAPE_ROWS];
   if (*kept == state->shapes.columns) return;
   for (int64_t d = 0; d < state->shapes.rows; d++) row_of(&state->shapes, d)[*kept] = row ? row[d] : NAN;
@@ -213,7 +221,7 @@ void keep_shapes(const reference_settings *settings, reference_state *state) {
 
 void roll_windows(const reference_settings *settings, reference_state *state) {
   int64_t block = state->good.size, most = state->before.rows;
-  state->counts.at[FOLLOWED] = least_of(rows_since_gap(state, block), most);
+  state->counts.at[FOLLOWED] = least_of(rows_since_gap(state, block, rows_before(state)), most);
   for (int64_t n = 0; n < most; n++)
     copy(row_of(&state->before, n), row_before(settings, state, block, most - n), state->before.columns);
 }

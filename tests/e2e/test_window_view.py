@@ -18,6 +18,10 @@ from tests.unit.test_reference_windows import BEGIN, PERIOD, beats, turned
 
 IDS = ("--model-id", "device", "--time", "time")
 FLAGS = ("--reference", "first", "--reference-rows", "1024", "--reference-window", "auto")
+MOVING = (
+    *("--reference", "auto", "--reference-memory", "2000 rows", "--reference-season", "none"),
+    *("--reference-window", "auto"),
+)
 ROWS, HEAD, ODD = 4800, 2000, "d1"
 NAMES = ("d0", ODD, "d2")
 
@@ -71,6 +75,20 @@ def test_a_job_finds_the_device_whose_shape_is_odd(whole: Path, tmp_path: Path) 
     assert track(table(), tmp_path / "plain", *FLAGS[:-2]) == 0
     assert lines_of(tmp_path / "plain", "episodes") == {}
     assert "window" not in record_of(tmp_path / "plain")["reference"]
+
+
+def test_a_moving_reference_has_the_view_and_goes_on_as_one_job_would(tmp_path: Path) -> None:
+    for name, rows, *warm in (
+        ("all", table()),
+        ("one", table(0, HEAD)),
+        ("two", table(HEAD), "--warm-start", str(tmp_path / "one" / "snapshots")),
+    ):
+        assert track(rows, tmp_path / name, *MOVING, *warm) == 0
+    assert set(lines_of(tmp_path / "all", "episodes")) == {ODD}
+    assert snapshots_of(tmp_path / "two") == snapshots_of(tmp_path / "all")
+    rest = write(tmp_path / "rest.parquet", table(HEAD))
+    flags = ("--snapshots", str(tmp_path / "two" / "snapshots"), "--output", str(tmp_path / "out"))
+    assert main(["score", rest, *IDS, *flags]) == 0
 
 
 def test_a_jobs_scores_are_the_cores(whole: Path) -> None:

@@ -12,7 +12,13 @@ import pytest
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores, block
-from kerneltrack.monitor.reference.state import FOLLOWED, REALS, SHAPE_ROWS, WINDOW_LENGTH
+from kerneltrack.monitor.reference.state import (
+    FOLLOWED,
+    REALS,
+    SHAPE_ROWS,
+    SHAPES_WAITING,
+    WINDOW_LENGTH,
+)
 
 Array = npt.NDArray[np.float64]
 
@@ -21,6 +27,8 @@ AUTO = ReferenceSpec(rows=ROWS, window="auto")
 GIVEN = ReferenceSpec(rows=ROWS, window=24)
 GATED = ReferenceSpec(rows=ROWS, window=24, learning="gated")
 NONE = ReferenceSpec(rows=ROWS)
+MOVES = ReferenceSpec(learning="auto", memory="2000 rows", season="none", window="auto")
+MOVES_GIVEN = dataclasses.replace(MOVES, window=24)
 SECOND = 10**9
 
 
@@ -124,7 +132,7 @@ def test_the_channel_whose_shape_is_odd_comes_first() -> None:
     assert int(told[-1].shares.argmax()) == 1
 
 
-@pytest.mark.parametrize("spec", [AUTO, GIVEN, GATED])
+@pytest.mark.parametrize("spec", [AUTO, GIVEN, GATED, MOVES, MOVES_GIVEN])
 @pytest.mark.parametrize("cuts", [[1, 2, 500], [127, 128, 129], [513, 1023, 1024], [4010, 4011]])
 def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
     rows, times = turned(beats(5, 4500)), np.arange(4500) * SECOND
@@ -151,9 +159,10 @@ def test_no_window_reaches_across_a_gap() -> None:
     np.testing.assert_allclose(with_gap[-100:], without[-100:], rtol=1e-6)
 
 
-def test_many_models_at_once_are_each_alone() -> None:
+@pytest.mark.parametrize("spec", [GIVEN, MOVES])
+def test_many_models_at_once_are_each_alone(spec: ReferenceSpec) -> None:
     rows = [turned(beats(seed, count)) for seed, count in ((7, 4300), (8, 4100), (9, 4500))]
-    spec, lengths = GIVEN, np.array([len(each) for each in rows])
+    lengths = np.array([len(each) for each in rows])
     stops = np.cumsum(lengths)
     starts = stops - lengths
     blocks = block.begin(spec, np.concatenate(rows), starts, starts + 512)
@@ -170,12 +179,13 @@ def test_many_models_at_once_are_each_alone() -> None:
         assert as_bytes(again, scores) == as_bytes(state, scores)
 
 
+@pytest.mark.parametrize("spec", [AUTO, MOVES])
 @pytest.mark.parametrize("cut", [300, 700, 1500])
-def test_a_state_goes_on_from_its_arrays(cut: int) -> None:
+def test_a_state_goes_on_from_its_arrays(spec: ReferenceSpec, cut: int) -> None:
     rows = turned(beats(10, 4200))
-    state, _, _ = run(AUTO, rows[:cut])
-    again = reference.from_arrays(AUTO, reference.arrays(state))
-    one, two = (reference.update(AUTO, each, rows[cut:]) for each in (state, again))
+    state, _, _ = run(spec, rows[:cut])
+    again = reference.from_arrays(spec, reference.arrays(state))
+    one, two = (reference.update(spec, each, rows[cut:]) for each in (state, again))
     assert as_bytes(*one[:2]) == as_bytes(*two[:2])
 
 
@@ -200,13 +210,15 @@ def test_without_windows_a_state_has_nothing_of_them() -> None:
 
 
 def test_a_state_has_the_bytes_of_the_formula() -> None:
-    for width, spec, rows in ((1, AUTO, 512), (1, GIVEN, 512), (20, AUTO, 512)):
+    cases = ((1, AUTO, 512), (1, GIVEN, 512), (20, AUTO, 512), (1, MOVES, 8192), (20, MOVES, 1024))
+    for width, spec, rows in cases:
         sizes = [
             sum(array.nbytes for array in reference.init(each, np.eye(50, width)).tables)
-            for each in (spec, NONE)
+            for each in (spec, dataclasses.replace(spec, window=None))
         ]
-        most = 300 if spec is AUTO else 24
-        assert sizes[0] - sizes[1] == 8 * (width * (rows + most) + 1159)
+        most = 24 if spec is GIVEN else 300
+        more = 1159 if spec is not MOVES else 1477
+        assert sizes[0] - sizes[1] == 8 * (width * (rows + most) + more)
 
 
 @pytest.mark.parametrize(
@@ -224,16 +236,83 @@ def test_a_state_that_leads_astray_is_refused(place: int, value: int) -> None:
         reference.from_arrays(AUTO, arrays)
 
 
+def test_more_shapes_that_wait_than_there_are_are_refused() -> None:
+    arrays = reference.arrays(run(MOVES, beats(13, 1500))[0])
+    arrays["counts"] = arrays["counts"].copy()
+    arrays["counts"][SHAPES_WAITING] = arrays["counts"][SHAPE_ROWS] + 1
+    with pytest.raises(ConfigError, match="shapes that wait"):
+        reference.from_arrays(MOVES, arrays)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
         *({"window": window} for window in (7, 65, 513, 2.5, "day")),
-        *({"window": window, "learning": "auto"} for window in (32, "auto")),
+        {"window": 257, "learning": "auto"},
+        {"window": "auto", "learning": "auto", "mode": "state"},
     ],
 )
 def test_odd_windows_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="window"):
         ReferenceSpec(**fields)
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_a_moving_reference_notices_a_shape_of_usual_values(seed: int) -> None:
+    rows = turned(beats(seed, 6000))
+    assert run(dataclasses.replace(MOVES, window=None), rows)[2] == []
+    state, scores, told = run(MOVES, rows)
+    assert [episode.closed for episode in told] == [False, True]
+    assert BEGIN - PERIOD <= told[0].start <= told[0].opened <= BEGIN + PERIOD
+    assert told[-1].shares.tolist() == [1.0]
+    assert BEGIN <= int(scores.score[ROWS:].argmax()) + ROWS < BEGIN + 2 * PERIOD
+    assert abs(state.tables.counts[WINDOW_LENGTH] - PERIOD) <= 2
+
+
+def test_a_moving_reference_blames_the_channel_whose_shape_is_odd() -> None:
+    _, _, told = run(MOVES, turned(beats(4, 6000, 2), 1))
+    assert int(told[-1].shares.argmax()) == 1
+
+
+def test_the_shape_of_a_cause_is_never_odd() -> None:
+    rows = np.column_stack([beats(5, 6000), turned(beats(7, 6000))])
+    assert run(MOVES, rows)[2] != []
+    assert run(dataclasses.replace(MOVES, causes=(1,)), rows)[2] == []
+
+
+def test_no_window_of_a_moving_reference_reaches_across_a_gap() -> None:
+    """Also across one that is too short for the rest to begin anew."""
+    rows, times = beats(6, 6000), np.arange(6000) * SECOND
+    rows[BEGIN:] = rows[BEGIN - PERIOD // 2 : -PERIOD // 2].copy()
+    there = times + np.where(np.arange(6000) >= BEGIN, 8 * SECOND, 0)
+    spec = dataclasses.replace(MOVES_GIVEN, gap="1 hours")
+    with_gap, without = (run(spec, rows, times=each)[1].score for each in (there, times))
+    spans = slice(BEGIN + 8, BEGIN + 22)
+    assert without[spans].mean() > 2 * with_gap[spans].mean()
+    apart = run(spec, rows, BEGIN - 1, BEGIN + 3, BEGIN + 20, times=there)[1]
+    assert apart.score.tobytes() == with_gap.tobytes()
+
+
+def test_shapes_of_an_episode_are_not_learned() -> None:
+    state, _, told = run(MOVES, turned(beats(4, BEGIN + 1000)))
+    scaled = state.tables.shapes[0, : state.tables.counts[SHAPE_ROWS]]
+    pieces = np.split(scaled, np.flatnonzero(np.isnan(scaled)))
+    odd = np.arange(told[0].opened, told[-1].row) - (BEGIN + 1000)
+    assert len(pieces) > 1
+    assert len(scaled) < 2000
+    there = (state.tables.scale, state.tables.shift)
+    values = turned(beats(4, BEGIN + 1000))[odd, 0] / there[0] - there[1]
+    assert not np.isin(values, scaled).any()
+
+
+def test_shapes_move_with_the_rows() -> None:
+    """A beat that has become another one for a memory is usual; what was before is odd."""
+    before, after = beats(4, 4000), beats(5, 8000, period=70)
+    rows = np.concatenate([before, after, beats(6, 200)])
+    state, scores, _ = run(MOVES, rows)
+    assert scores.score[11_000:12_000].mean() < 1.5
+    assert scores.score[-100:].mean() > 1.5 * scores.score[11_000:12_000].mean()
+    assert state.tables.counts[SHAPE_ROWS] <= 2000
 
 
 @pytest.mark.parametrize("rows", [512, 2048])
@@ -248,13 +327,15 @@ def test_the_stated_rate_is_kept(rows: int) -> None:
     assert 15 <= many[1] <= 1.6 * max(many[0], 45)
 
 
+@pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("scale", [0.0, 1e-150, 1e150])
-def test_hostile_rows_give_numbers(scale: float) -> None:
+def test_hostile_rows_give_numbers(scale: float, moves: bool) -> None:
     rng = np.random.default_rng(14)
     rows = rng.normal(size=(1500, 2)) * scale
     rows[rng.integers(0, 1500, 40)] = 1e150
-    state, scores, told = run(dataclasses.replace(AUTO, learning="gated"), rows)
+    spec = MOVES if moves else dataclasses.replace(AUTO, learning="gated")
+    state, scores, told = run(spec, rows)
     assert np.isfinite(scores.p[ROWS:]).all()
-    assert np.isfinite(scores.evidence[ROWS:]).all()
+    assert moves or np.isfinite(scores.evidence[ROWS:]).all()
     assert all(np.isfinite(episode.shares).all() for episode in told)
     assert all(np.isfinite(array).all() for array in reference.arrays(state).values())

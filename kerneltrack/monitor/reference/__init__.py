@@ -117,7 +117,7 @@ fourteenth of the memory (an eighth of the rows so far, at first), and are then 
 m, C (with a tenth of the ridge) and W: so a fault is noticed before it is learned. An episode
 throws away what waits, and its own rows never wait. There is no kernel subspace (ℓ and
 `ref_loss` are null), and y is not divided by deviations. Of each row there are Q = 2D + 4 scores,
-each made before the row waits:
+one more with windows, each made before the row waits:
 
 - d = ‖y‖, whose p and score are written; it has no evidence;
 - of each channel v_AᵀΩ_AA⁻¹v_A, A being all entries of the channel, v = Ωe, is by how much d² would
@@ -132,7 +132,13 @@ each made before the row waits:
   beside it, once it has 12 rows, a quarter of them its own, and three days are known (`season`):
   work at night. An hour that is always quiet is not known by those beside it. Rows before are not
   counted; the hours have evidence once a quarter of the rows that are kept were counted, and open
-  episodes once half of them were, since a memory may be shorter than three days.
+  episodes once half of them were, since a memory may be shorter than three days;
+- where a window is asked for, δ as above, of windows beside those of the rows that are remembered,
+  8,192/D or 1,024 of them at most, without those that wait. w is found whenever so many rows are
+  known as another power of two, until episodes open; what was counted of windows of another length
+  goes. The score of all is then (d + ct√E)/(1 + c), c = 12/D², and t is δ over its mean, 1 where
+  there is none. Its evidence counts 4/w as well, once half of the rows that are kept have a δ;
+  windows with rows of an episode that is over have none, and are not counted.
 
 Channels that explain others and are never off themselves, as the weather, are `causes` and have no
 scores: d is that of the other channels given the causes, now, before and over time, whose entries
@@ -152,9 +158,9 @@ The scores are counted in bins of an eighth of an octave. p goes by the counts, 
 tenth by a generalised Pareto tail of their first two moments (Hosking and Wallis 1987), 1.3 times
 as wide, with a shape .1 above theirs, from .05 to .5: of a heavy tail a memory seldom shows the
 farthest scores. Each stream but the first has a Page's sum, S ← max(0, S + c(-ln p - 2k)), of the
-hours - 4k, and a threshold at which excursions come as rarely as the stated rate over their number,
-of that of the hours only where these are known: of the highest ones of blocks of 128 rows, counted
-in bins likewise, the highest quarter, 10 to 24, gives h as above.
+windows - 3k, of the hours - 4k, and a threshold at which excursions come as rarely as the stated
+rate over their number, of that of the hours only where these are known: of the highest ones of
+blocks of 128 rows, counted in bins likewise, the highest quarter, 10 to 24, gives h as above.
 
 What s says it says in many rows, so of it c = 1/(25 + .7r), r being the variance of s over that of
 the newest row, beside what the other channels make of them, in units of what it is on independent

@@ -92,7 +92,7 @@ class ReferenceSpec(Spec):
         Words((OWN_WINDOW,)),
         """Window view: number of rows whose shape is also compared, with the shapes that the first
         rows had. For devices of one to three channels with a beat, such as a heartbeat.
-        "auto": the device's own period, at least 32. Not for moving references ("auto").""",
+        "auto": the device's own period, at least 32.""",
     ] = None
     ridge: Annotated[
         float,
@@ -207,10 +207,15 @@ class ReferenceSpec(Spec):
 
     def _check_window(self) -> None:
         """Refuse a window that the rows which are learned unseen are too few for."""
-        most = min(MOST_WINDOW, self.fit_rows // WINDOW_PART)
+        if self.moves and self.window is not None and self.mode is not None:
+            raise ConfigError("window", self.window, "left out with modes, which end windows")
+        if self.moves:
+            most, why = LEAST_SHAPE_ROWS // WINDOW_PART, "a quarter of the shortest memory"
+        else:
+            most = min(MOST_WINDOW, self.fit_rows // WINDOW_PART)
+            why = f"with rows = {self.rows}: an eighth of them"
         if self.window_rows > most:
-            allowed = f"at most {most} with rows = {self.rows}: an eighth of them"
-            raise ConfigError("window", self.window, allowed)
+            raise ConfigError("window", self.window, f"at most {most}, {why}")
 
     def _check_mode(self) -> None:
         """Refuse a mode that is neither a name nor a place, or that is a cause."""
@@ -234,7 +239,7 @@ class ReferenceSpec(Spec):
             return
         if not is_zone(self.zone):
             raise ConfigError("zone", self.zone, "a name of the time-zone data base, Europe/Berlin")
-        for name in ("until", "accept_after", "window"):
+        for name in ("until", "accept_after"):
             if getattr(self, name) is not None:
                 raise ConfigError(name, getattr(self, name), f"left out for {AUTO}, which moves")
 
@@ -283,7 +288,7 @@ class ReferenceSpec(Spec):
 
     def streams_for(self, width: int) -> int:
         """Return the streams of scores that a reference of D channels which moves has, else 0."""
-        return 2 * width + 4 if self.moves else 0
+        return 2 * width + 4 + bool(self.window_rows) if self.moves else 0
 
     @property
     def modes(self) -> int:
@@ -413,7 +418,8 @@ class ReferenceSpec(Spec):
         """Return how many rows of D channels are kept for their shapes, at most."""
         if not self.window_rows:
             return 0
-        return min(self.fit_rows, max(SHAPE_NUMBERS // width, LEAST_SHAPE_ROWS))
+        most = max(SHAPE_NUMBERS // width, LEAST_SHAPE_ROWS)
+        return most if self.moves else min(self.fit_rows, most)
 
     def memories_for(self, width: int) -> int:
         """Return how many means over time are kept for rows of D channels."""

@@ -63,9 +63,9 @@ SURPRISES, EPISODES, EXCURSIONS, WATCHED = range(8, 12)
 STRETCHED, STUCK_ROWS, RECENT_ROW, BEGAN, PAD = range(12, 17)
 SORTED, OFFERED, THINNED = range(19, 22)
 COUNTS = 22
-WINDOW_LENGTH, FOLLOWED, SHAPE_ROWS = range(COUNTS, COUNTS + 3)
+WINDOW_LENGTH, FOLLOWED, SHAPE_ROWS, SHAPES_WAITING = range(COUNTS, COUNTS + 4)
 WINDOW_COUNTS = 3
-"""More of them where windows are asked for."""
+"""More of them where windows are asked for, and one more of a reference that moves."""
 NEWEST_TIME, FIRST_TIME, STRETCH_TIME = range(3, 6)
 MOVING_SUM, MOVING_TOP, MOVING_LEVEL, MOVING_LIMIT, MOVING_PEAK, MOVING_TOTAL, MOVING_BEST = range(
     7
@@ -258,7 +258,7 @@ class ReferenceState(NamedTuple):
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
     8(E(2E + 2L + 2M + 5) + 317Q + 128(Q - 2) + 84D + 139) more, Q = 2D + 4; that there are modes
     takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9). Windows take
-    8(D(C + W) + 1159) more.
+    8(D(C + W) + 1159) more, 8(D(C + W) + 1477) of one that moves.
 
     Attributes:
         tables: What the row loops work on.
@@ -301,7 +301,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "longest": whole(each * width),
         "repeated": whole(each * width),
         "reals": real(REALS + windowed * WINDOW_REALS),
-        "counts": whole(COUNTS + windowed * WINDOW_COUNTS),
+        "counts": whole(COUNTS + windowed * (WINDOW_COUNTS + spec.moves)),
         "times": whole(6),
         "tally": real(each * streams, SCORE_BINS),
         "heights": real(streams, HEIGHT_BINS),
@@ -556,6 +556,9 @@ def _check_windows(tables: Tables) -> None:
         return
     length, kept = tables.counts[..., WINDOW_LENGTH], tables.counts[..., SHAPE_ROWS]
     check_whole("reference.counts, rows with shapes", kept, 0, rows)
+    if tables.evidences.shape[-2]:
+        waiting = tables.counts[..., SHAPES_WAITING]
+        check_whole("reference.counts, shapes that wait", waiting, 0, kept)
     check_whole("reference.counts, rows since a gap", tables.counts[..., FOLLOWED], 0, most)
     check_whole("reference.counts, rows of a window", length, 0, np.minimum(kept, most))
     short = length[(length > 0) & (length < LEAST_WINDOW)]
