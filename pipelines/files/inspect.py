@@ -14,6 +14,7 @@ import numpy.typing as npt
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, printable
 from kerneltrack.limits import TIME_LIMIT
+from kerneltrack.monitor.reference.state import WINDOW_LENGTH
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.files import read_whole, write_whole
 from pipelines.cli.command_line import path_name
@@ -158,9 +159,16 @@ def _of_tracker(data: bytes, path: str) -> dict[str, Any]:
     tracker = get_tracker(snapshot.spec.tracker)
     return {
         **_shared(snapshot),
-        "totals": tracker.counters(snapshot.state),
+        "totals": {**tracker.counters(snapshot.state), **_window(snapshot.extras)},
         **_arrays(tracker.arrays(snapshot.state), snapshot.extras),
     }
+
+
+def _window(extras: codec.Arrays) -> dict[str, int]:
+    """Return how many rows the windows of a reference with such a view have; 0: not known."""
+    if "reference.shapes" not in extras:
+        return {}
+    return {"window_rows": int(extras["reference.counts"][WINDOW_LENGTH])}
 
 
 def _of_learner(data: bytes, path: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -67,11 +68,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_a_job_finds_the_device_whose_shape_is_odd(whole: Path, tmp_path: Path) -> None:
+def test_a_job_finds_the_device_whose_shape_is_odd(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
     assert set(lines_of(whole, "episodes")) == {ODD}
     line = lines_of(whole, "episodes")[ODD][0]
     assert BEGIN - PERIOD <= line["start_index"] <= line["detected_index"] < BEGIN + PERIOD
     assert record_of(whole)["reference"]["window"] == "auto"
+    assert main(["inspect", str(whole / "snapshots"), "--model", ODD, "--json"]) == 0
+    assert abs(json.loads(capsys.readouterr().out)["totals"]["window_rows"] - PERIOD) <= 2
     assert track(table(), tmp_path / "plain", *FLAGS[:-2]) == 0
     assert lines_of(tmp_path / "plain", "episodes") == {}
     assert "window" not in record_of(tmp_path / "plain")["reference"]
