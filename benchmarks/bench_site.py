@@ -3,6 +3,7 @@
     python -m benchmarks.bench_site          # two seeds of each maker, some four minutes
     python -m benchmarks.bench_site --all    # ten seeds and all there is, a night
     python -m benchmarks.bench_site --days 14 28 --flags="--reference gated"
+    python -m benchmarks.bench_site --steps 60 --thin 300 --flags="--reference auto"
     python -m benchmarks.bench_site --judge differences --flags="--periods day"
 
 Sites of two makers (`site_machines`, `site_pumps`), 40 machines for 60 days, with eight broken and
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import site_machines, site_pumps
@@ -102,12 +104,23 @@ def track(site: Path, output: Path, flags: list[str]) -> None:
         raise SystemExit(done.stdout + done.stderr)
 
 
+def thinned(site: Site, seconds: int) -> Site:
+    """Keep the last row of each machine in every so many seconds."""
+    times = site.rows["time"].cast(pa.timestamp("s", "UTC"), safe=False).cast("int64").to_numpy()
+    machines = site.rows["machine"].to_numpy(zero_copy_only=False)
+    spans = times // seconds
+    last = np.append((machines[1:] != machines[:-1]) | (spans[1:] != spans[:-1]), True)
+    return site._replace(rows=site.rows.filter(pa.array(last)))
+
+
 def run(way: Way, seeds: list[int], args: argparse.Namespace) -> tuple[Verdict, float]:
     """Run a way on the sites of all seeds, with faults and without; pool, and count seconds."""
     pooled, seconds = Verdict(), 0.0
     for seed in seeds:
         for broken in args.broken:
             site = MAKERS[way.maker].make(seed, args.machines, args.length, way.step, broken)
+            if args.thin:
+                site = thinned(site, args.thin)
             with tempfile.TemporaryDirectory() as place:
                 rows, output = Path(place, "rows.parquet"), Path(place, "out")
                 pq.write_table(site.rows, rows)
@@ -198,6 +211,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--makers", nargs="+", choices=sorted(MAKERS), default=sorted(MAKERS))
     parser.add_argument("--steps", type=int, nargs="+", default=[300], help="seconds a row")
+    parser.add_argument("--thin", type=int, help="keep a machine's last row of so many seconds")
     parser.add_argument("--outside", nargs="+", choices=sorted(OUTSIDE), default=["without"])
     parser.add_argument(
         "--days", type=float, nargs="+", default=[DEFAULT], help="of reference; 0: the default"
