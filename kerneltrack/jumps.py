@@ -88,6 +88,7 @@ class Judged(NamedTuple):
         floor: (n,) ns: when each row came, the newest time was this at least, by rows that had
             waited; the least number without such rows.
         refused: Times, ns, of rows that waited before and are refused now.
+        gave_up: (n,) rows that waited for others among these, and are refused.
     """
 
     standing: Standing
@@ -96,6 +97,7 @@ class Judged(NamedTuple):
     was_ahead: BoolArray
     floor: IntArray
     refused: tuple[int, ...]
+    gave_up: BoolArray
 
 
 def judge(
@@ -137,6 +139,9 @@ class _Judging:
         self._counts = np.ones(len(times), np.bool_)
         self._waits = np.zeros(len(times), np.bool_)
         self._was_ahead = np.zeros(len(times), np.bool_)
+        self._gave_up = np.zeros(len(times), np.bool_)
+        # Place of the row that is looked at.
+        self._now = _BEFORE
         self._raised: list[tuple[int, int]] = []
         self._refused: list[int] = []
 
@@ -158,6 +163,7 @@ class _Judging:
             self._was_ahead,
             floor,
             tuple(self._refused),
+            self._gave_up,
         )
 
     def run(self, usable: BoolArray | None) -> None:
@@ -186,7 +192,7 @@ class _Judging:
         return count
 
     def _take(self, time: int, place: int, usable: bool) -> None:
-        newest = self._newest
+        newest, self._now = self._newest, place
         if newest is not None and not self._is_ahead(time):
             if time >= newest - self._rule.disorder:
                 self._newest = max(newest, time)
@@ -220,6 +226,7 @@ class _Judging:
 
     def end(self) -> None:
         groups, place, most = self._groups(), len(self._times), self._rule.groups
+        self._now = place
         if len(groups) >= most and self._are_even(groups[-most:]):
             self._accept_even(groups[-most:], place)
         elif groups and self._newest is None:
@@ -282,5 +289,5 @@ class _Judging:
             if place == _BEFORE:
                 self._refused.append(time)
             else:
-                self._waits[place] = False
+                self._waits[place], self._gave_up[place] = False, place != self._now
         del self._ahead[:count]

@@ -115,3 +115,12 @@ def test_rows_of_one_time_are_refused_as_one_after_a_reset(duplicates: str, cut:
     after = rows(-20, first=20)
     simulate(History(setup, [Bundle((*before, RESET), cut), Bundle(after, cut)]))
     simulate(History(setup, [Bundle(before[:4], cut), Bundle((*before[4:], RESET, *after), cut)]))
+
+
+@pytest.mark.parametrize("cut", range(6))
+def test_rows_of_one_time_that_came_together_are_refused_as_one_too(cut: int) -> None:
+    """Two rows far ahead wait for others; the next row shows that the clock was wild."""
+    come = rows(0, 4, 105, 105, 20)
+    setup = Setup(seed=1, jump=60.0, jump_rows=2, duplicates="merge")
+    simulate(History(setup, [Bundle(come, cut)]))
+    simulate(History(setup, [Bundle(come[:3], cut), Bundle(come[3:], cut)]))

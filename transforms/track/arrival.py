@@ -131,9 +131,11 @@ def _admit(
 ) -> Generator[Output, None, Clock]:
     """Take in rows that were not learned from before; return the clock."""
     key, log, order = visit.key, visit.log, refusals.order
-    now, late, refused, unwanted = admit(order, before, chunk, refusals.usable)
-    if refused.any():
-        yield unconfirmed(refusals, key, chunk.take(np.flatnonzero(refused)))
+    now, late, refused, gave_up, unwanted = admit(order, before, chunk, refusals.usable)
+    at_once = refused & ~gave_up
+    if at_once.any():
+        yield unconfirmed(refusals, key, chunk.take(np.flatnonzero(at_once)))
+    gone = [chunk.take(np.flatnonzero(gave_up))] if gave_up.any() else []
     if late.any():
         count("rows_late", int(late.sum()))
         yield pvalue.TaggedOutput(LATE, (key, chunk.take(np.flatnonzero(late))))
@@ -142,10 +144,11 @@ def _admit(
         waiting = Chunk.concat(log.drain())
         now, again = taken_up(order, now, waiting, unwanted, anew)
         if again.any():
-            gone = waiting.take(np.flatnonzero(again))
-            yield unconfirmed(refusals, key, one_of_each_time(order, gone))
+            gone.append(waiting.take(np.flatnonzero(again)))
         if not again.all():
             log.add(waiting.take(np.flatnonzero(~again)))
+    if gone:
+        yield unconfirmed(refusals, key, one_of_each_time(order, Chunk.concat(gone)))
     stays = ~(late | refused)
     if not stays.all():
         chunk = chunk.take(np.flatnonzero(stays))

@@ -121,12 +121,14 @@ class Admission(NamedTuple):
         clock: The clock after the rows that came in.
         late: (n,) rows behind the model's progress.
         refused: (n,) rows ahead that no others confirm, or that the model cannot take.
-        unwanted: Times, ns, of rows that waited to be confirmed and are refused now.
+        gave_up: (n,) rows of these that are refused after they have waited for others.
+        unwanted: Times, ns, of rows that waited before, to be confirmed, and are refused now.
     """
 
     clock: Clock
     late: BoolArray
     refused: BoolArray
+    gave_up: BoolArray
     unwanted: tuple[int, ...] = ()
 
 
@@ -149,7 +151,7 @@ def admit(
     none = np.zeros(len(chunk), dtype=np.bool_)
     if not chunk.has("time"):
         waiting = clock._replace(waiting=clock.waiting + len(chunk), oldest=0)
-        return Admission(waiting, none, none)
+        return Admission(waiting, none, none, none)
     times = chunk.column("time")
     if clock.ahead and not order.confirms:
         # The job was resumed without a limit.
@@ -161,7 +163,7 @@ def admit(
     if len(kept):
         newest = int(kept.max())
         clock = clock._replace(newest=newest if clock.newest is None else max(clock.newest, newest))
-    return Admission(_with_rows(clock, kept), late, none)
+    return Admission(_with_rows(clock, kept), late, none, none)
 
 
 def _jumps(order: Order, clock: Clock, times: IntArray) -> bool:
@@ -181,15 +183,16 @@ def _confirmed(
     judged = judge(jump_rule(order), clock.standing, times[places], usable[places])
     source = chunk.column("source")[places]
     floor = _of_own_source(judged.floor, source, times[places], clock.ahead)
-    counts, waits, ahead, floor = (
-        _put_back(part, places) for part in (judged.counts, judged.waits, judged.was_ahead, floor)
+    counts, waits, ahead, gave_up, floor = (
+        _put_back(part, places)
+        for part in (judged.counts, judged.waits, judged.was_ahead, judged.gave_up, floor)
     )
     # Rows that are ahead make none late before they count, and are not late themselves.
     behind = _behind(order, chunk, np.where(ahead, times.min(), times), floor)
     late = ~ahead & (behind | (times < progress(order, clock)))
     clock = clock.with_standing(judged.standing)
     clock = _with_rows(clock, times[(counts & ~late) | waits])
-    return Admission(clock, late, ~(counts | waits), judged.refused)
+    return Admission(clock, late, ~(counts | waits), gave_up, judged.refused)
 
 
 def _of_own_source(
