@@ -42,9 +42,14 @@ QUIET = 15.0
 
 LEAST_WAIT = 0.001
 
-FLINK, LOCAL, PASS = "flink", "local", "pass-through"
+FLINK, LOCAL, PASS, LOCAL_PASS = "flink", "local", "pass-through", "local pass-through"
 """What runs a job."""
-PROGRAMS = {FLINK: ("-m", "pipelines.cli"), PASS: ("-m", "benchmarks.stream_pass")}
+PROGRAMS = {
+    FLINK: ("-m", "pipelines.cli"),
+    LOCAL: ("-m", "pipelines.cli"),
+    PASS: ("-m", "benchmarks.stream_pass"),
+    LOCAL_PASS: ("-m", "benchmarks.local_pass"),
+}
 
 
 class Cell(NamedTuple):
@@ -274,18 +279,18 @@ class LiveCluster:
         """Run a job; gives back once it runs, and stops it at the end.
 
         Args:
-            engine: `FLINK`, `PASS` or `LOCAL`.
+            engine: `FLINK`, `LOCAL`, or what each is held against.
             topic: Its input.
             output: Its output.
             cell: What its messages are.
             flags: More flags of `kerneltrack stream`.
         """
-        if engine != LOCAL:
+        if engine in (FLINK, PASS):
             self.start(PROGRAMS[engine], topic, output, cell, *flags)
             yield
             run_command("-m", "pipelines.cli", "stop", "--cluster", str(self.folder))
             return
-        command = [sys.executable, *PROGRAMS[FLINK], *self._stream(topic, output, cell)]
+        command = [sys.executable, *PROGRAMS[engine], *self._stream(topic, output, cell)]
         command += ["--engine", LOCAL, "--state-folder", str(self.folder / output), *flags]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as job:
             try:
