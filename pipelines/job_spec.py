@@ -285,7 +285,7 @@ def job_from_flags(
     if spec.needs_times and not has_time:
         raise ConfigError("--time", None, "the column of event times: the half-life is in seconds")
     if job.reference is not None and job.reference.needs_times and not has_time:
-        allowed = "the column of event times: the reference's stretch or rate is in time"
+        allowed = "the column of event times: the reference's stretch, span or rate is in time"
         raise ConfigError("--time", None, allowed)
     if job.silent_after is not None:
         allowed_time("--silent-after", job.silent_after)

@@ -30,6 +30,7 @@ from kerneltrack.batch.landmark_spec import LandmarkSpec
 from kerneltrack.batch.landmarks import choose_landmarks
 from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.begin import begin
+from kerneltrack.fleet.devices import known_of
 from kerneltrack.fleet.events import next_event
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.restore import decode, frozen
@@ -144,6 +145,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found["model moving"] = partial(_moving, _spec("okfeb"))
     found["model of modes"] = partial(_of_modes, _spec("okfeb"))
     found["model of windows"] = partial(_of_windows, _spec("okfeb"))
+    found["model of spans"] = partial(_of_spans, _spec("okfeb"))
     found["model of moving windows"] = partial(_of_moving_windows, _spec("okfeb"))
     for name in ("auto", "ridge", "ridge-targets", "polk", "nolana", "fogd"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
@@ -249,6 +251,13 @@ def _of_moving_windows(spec: SubspaceSpec) -> Case:
     return _with_reference(spec, asked, 10 * BLOCK - 30)
 
 
+def _of_spans(spec: SubspaceSpec) -> Case:
+    """Return the same of one that judges one row of two."""
+    memory = f"{8 * BLOCK} rows"
+    asked = ReferenceSpec(learning="auto", memory=memory, rows=2 * BLOCK, lags=2, every="2 seconds")
+    return _with_reference(spec, asked, 20 * BLOCK - 30)
+
+
 def _with_reference(spec: SubspaceSpec, asked: ReferenceSpec, count: int) -> Case:
     work = Work(spec=spec, reference=asked)
     seen = walk(seed=8, count=count, width=4)
@@ -256,16 +265,19 @@ def _with_reference(spec: SubspaceSpec, asked: ReferenceSpec, count: int) -> Cas
         seen[:, 3] = np.arange(count) // 40 % 2
     seen[-10:, :3] += 20.0
 
+    times = np.arange(count + 50) * 10**9 if asked.needs_times else None
+    before, after = (None, None) if times is None else (times[:count], times[count:])
+
     def run(now: Model) -> bytes:
-        now, _ = run_rows(work, "a", now, ROWS[:50], None, 0)
+        now, _ = run_rows(work, "a", now, ROWS[:50], after, 0)
         if now.reference is not None:
-            reference.open_episode(asked, now.reference)
+            known_of(work, "a", now)
         return encode(work, "a", now)
 
     def read(data: bytes, own: bool) -> Model:
         return decode(work, data, "state", own)
 
-    now, _ = run_rows(work, "a", begin(work, "a", seen[:20]), seen, None, 0)
+    now, _ = run_rows(work, "a", begin(work, "a", seen[:20]), seen, before, 0)
     return Case(encode(work, "a", now), read, run)
 
 

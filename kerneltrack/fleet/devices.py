@@ -6,7 +6,7 @@ that comes back, from a file or a snapshot, say what was known after its last ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import runs_of
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, ReferenceState
 from kerneltrack.monitor.reference.episodes import signed
+from kerneltrack.monitor.reference.left_out import numbering_of
 from kerneltrack.monitor.reference.spec import RECOVERED
 
 LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
@@ -71,10 +72,14 @@ class Device(NamedTuple):
 
     def moved(self, rows: int) -> Device:
         """Return the line with so many rows added to every index."""
+        return self.numbered(lambda row: row + rows)
+
+    def numbered(self, number: Callable[[int], int]) -> Device:
+        """Return the line with other indexes; `number` says which one a row has."""
         return self._replace(
-            rows=self.rows + rows,
-            since=None if self.since is None else self.since + rows,
-            episode=None if self.episode is None else self.episode.moved(rows),
+            rows=number(self.rows - 1) + 1,
+            since=None if self.since is None else number(self.since),
+            episode=None if self.episode is None else self.episode.numbered(number),
         )
 
 
@@ -106,12 +111,12 @@ def known_of(work: Work, key: str, model: Model) -> Device:
         model.time,
         episodes=int(own.tables.counts[reference.EPISODES]),
     )
-    still, later = reference.open_episode(spec, own), model.rows - _seen(own)
+    still, number = reference.open_episode(spec, own), numbering_of(own, model.rows).of
     if still is None:
         if reference.passed_last(own.tables.previous):
             return state._replace(state=QUIET)
-        return _as_changed(state, reference.changed_since(own), later)
-    still = still.moved(later)
+        return _as_changed(state, reference.changed_since(own), number)
+    still = still.numbered(number)
     since_time = None if model.time is None else still.times[0]
     within = _state_within(still)
     known = state._replace(state=within, since=still.start, since_time=since_time, episode=still)
@@ -136,10 +141,6 @@ def silent_of(known: Device) -> Device:
     )
 
 
-def _seen(state: ReferenceState) -> int:
-    return int(state.tables.counts[reference.SEEN])
-
-
 def _changed_before(
     before: ReferenceState, found_episodes: Sequence[Episode], row: int
 ) -> tuple[int, int] | None:
@@ -150,11 +151,13 @@ def _changed_before(
     return None if over[-1].changed is None else (over[-1].changed, over[-1].changed_time)
 
 
-def _as_changed(device: Device, since: tuple[int, int] | None, later: int) -> Device:
+def _as_changed(
+    device: Device, since: tuple[int, int] | None, number: Callable[[int], int]
+) -> Device:
     if since is None:
         return device
     since_time = None if device.time is None else since[1]
-    return device._replace(state=CHANGED, since=since[0] + later, since_time=since_time)
+    return device._replace(state=CHANGED, since=number(since[0]), since_time=since_time)
 
 
 def changes(
@@ -198,7 +201,8 @@ def changes(
         row = first + place
         line = Device(state, row + 1, at, row, at, count)
         if state == NORMAL:
-            line = _as_changed(line, _changed_before(before, found_episodes, row), 0)
+            since = _changed_before(before, found_episodes, row)
+            line = _as_changed(line, since, lambda own: own)
         lines.append(line)
     # A reference that begins to speak comes before what it says after the same row.
     return sorted(lines, key=lambda line: (line.rows, line.episode is not None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,11 +13,18 @@ from kerneltrack.fleet.conditions import idle_rows, without_unseen
 from kerneltrack.fleet.devices import PassedBy, changes, judged, may_begin, may_last, reopened
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.modes import modes_of, with_modes, without_modes
-from kerneltrack.fleet.references import Referred, refer_each
+from kerneltrack.fleet.references import Referred, refer_each, rows_that_pass
 from kerneltrack.fleet.results import Results
 from kerneltrack.fleet.valid_rows import ValidRows
 from kerneltrack.monitor.reference import SEEN, Episode, ReferenceSpec, ReferenceState, Scores
 from kerneltrack.monitor.reference import block as references
+from kerneltrack.monitor.reference.left_out import (
+    LeftOut,
+    Numbering,
+    Told,
+    leave_out,
+    numbering_of,
+)
 from kerneltrack.trackers.common.calls import copied
 
 _Known: TypeAlias = tuple[ReferenceSpec, int, references.BlockParts]
@@ -52,20 +59,34 @@ class Judging:
         if spec is None or models.reference is None:
             return
         known = spec, models.width, models.reference
+        idle = None if self._idle is None else valid.of(self._idle)
+        if idle is not None:
+            results.idle += int(np.count_nonzero(idle))
+        quiet = rows_that_pass(models, valid, idle)
+        valid, quiet, left = self._without(known, valid, quiet)
         counts = references.counts_of(*known)[valid.which]
         passes, heads = self._before(known, valid, counts)
         rows = valid.rows
         if self._modes is not None:
             rows = with_modes(spec, rows, valid.of(self._modes))
-        found = self._refer(known, valid, rows, results)
+        found = self._refer(known, valid, rows, quiet, results)
         self._put(valid, found.scores, results)
-        # A reference may have begun later than the tracker, with a snapshot of that.
-        later = before - counts[:, SEEN]
-        shift = dict(zip(valid.which.tolist(), later.tolist(), strict=True))
+        if left is not None:
+            self._keep(known, valid, left)
+        places = dict(zip(valid.which.tolist(), range(len(before)), strict=True))
+
+        def number(model: int) -> Numbering:
+            """Return which of its tracker's rows those of a model's reference are."""
+            place = places[model]
+            if left is not None:
+                return left.numbering(place, int(before[place]))
+            # A reference may have begun later than the tracker, with a snapshot of that.
+            return Numbering(int(before[place] - counts[place, SEEN]))
+
         again = self._reopened(valid, rows, heads, counts, found)
         # What is muted may count later on.
         told = _in_order(found.episodes, again) if self._work.mutes else found.episodes
-        self._tell(told, shift, results)
+        self._tell(told, number, results)
         if not self._work.devices:
             return
         passed = _passed_by(valid, passes, found.quiet)
@@ -82,9 +103,9 @@ class Judging:
                 *(found.episodes.get(model, []), again.get(model, []), valid.times_of(own)),
                 passed=passed.get(place),
             )
-            key = models.keys[model]
+            key, numbering = models.keys[model], number(model)
             results.devices[model] += [
-                judged(self._work, key, device.moved(shift[model])) for device in lines
+                judged(self._work, key, device.numbered(numbering.of)) for device in lines
             ]
 
     def _before(
@@ -110,17 +131,45 @@ class Judging:
         heads = {model: _copied(state) for model, state in states if state is not None}
         return passes[valid.which], heads
 
+    def _without(
+        self, known: _Known, valid: ValidRows, passed: BoolArray | None
+    ) -> tuple[ValidRows, BoolArray | None, LeftOut | None]:
+        """Return the rows without those that references leave out, and what is known of these.
+
+        Args:
+            known: The references of the models.
+            valid: The rows.
+            passed: (n,) which of them pass references by; None: none does.
+        """
+        every = known[0].every_time
+        if not every or valid.stamps is None:
+            return valid, passed, None
+        tables = Told.of(references.columns_of(*known))
+        none = np.zeros(len(valid.rows), np.bool_)
+        kept, left = leave_out(
+            *(tables.at(valid.which), every, valid.stamps, valid.stops - valid.starts),
+            none if passed is None else passed,
+        )
+        return valid.only(kept), None if passed is None else passed[kept], left
+
+    def _keep(self, known: _Known, valid: ValidRows, left: LeftOut) -> None:
+        """Let references keep how many rows were left out before those that they may tell of."""
+        columns = references.columns_of(*known)
+        columns["left_out"][valid.which] = left.kept(Told.of(columns).at(valid.which))
+
     def _refer(
-        self, known: _Known, valid: ValidRows, rows: FloatArray, results: Results
+        self,
+        known: _Known,
+        valid: ValidRows,
+        rows: FloatArray,
+        passed: BoolArray | None,
+        results: Results,
     ) -> Referred:
         """Hold rows, (n, D) as references take them, against these; count what they count."""
-        idle = None if self._idle is None else valid.of(self._idle)
-        if idle is not None:
-            results.idle += int(np.count_nonzero(idle))
         unplaced = references.unplaced_rows(*known)
         learned = references.learned_episodes(*known)
         spans = valid.starts, valid.stops, valid.stamps
-        found = refer_each(self._models, valid.which, rows, *spans, idle)
+        found = refer_each(self._models, valid.which, rows, *spans, passed)
         results.without_mode += references.unplaced_rows(*known) - unplaced
         results.false_learned += references.learned_episodes(*known) - learned
         return found
@@ -177,13 +226,14 @@ class Judging:
     def _tell(
         self,
         episodes: Mapping[int, Sequence[Episode]],
-        shift: Mapping[int, int],
+        number: Callable[[int], Numbering],
         results: Results,
     ) -> None:
-        """Note episodes as they are to be told; `shift`: rows before each reference's first."""
+        """Note episodes as they are to be told; `number`: which rows those of a model are."""
         work, keys = self._work, self._models.keys
         for model, own in episodes.items():
-            moved = [each.moved(shift[model]) for each in own]
+            numbering = number(model)
+            moved = [each.numbered(numbering.of) for each in own]
             if work.mutes:
                 moved = [work.judged(keys[model], each) for each in moved]
             results.episodes[model] += moved
@@ -197,14 +247,19 @@ class Judging:
         if models.reference is None or math.inf not in until:
             return
         known = spec, models.width, models.reference
-        later = models.seen - references.counts_of(*known)[:, SEEN]
         still = references.open_episodes(*known)
         ends = {
             model: [episode]
             for model, episode in still.items()
             if until[model] == math.inf and models.referred[model]
         }
-        self._tell(ends, dict(enumerate(later.tolist())), results)
+        seen = models.seen
+
+        def number(model: int) -> Numbering:
+            """Return which of its tracker's rows those of a model's reference are."""
+            return numbering_of(references.state_at(*known, model), int(seen[model]))
+
+        self._tell(ends, number, results)
 
 
 def _passed_by(valid: ValidRows, last: BoolArray, quiet: BoolArray | None) -> dict[int, PassedBy]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.fleet.models import Models
+from kerneltrack.fleet.valid_rows import ValidRows
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import runs_of
 from kerneltrack.monitor.reference import Episode, Scores
@@ -55,15 +55,13 @@ def refer_each(
     starts: IntArray,
     stops: IntArray,
     stamps: IntArray | None,
-    idle: BoolArray | None = None,
+    passed: BoolArray | None = None,
 ) -> Referred:
-    """Hold the rows of some models against their references; those of quiet times pass them by.
+    """Hold the rows of some models against their references; some pass them by.
 
-    Arguments as of `_refer`; `idle`: (n,) rows of other times that pass them by, too, since they do
-    not meet the condition.
+    Arguments as of `_refer`; `passed`: (n,) which pass them by, None: none does.
     """
     spans = which.tolist(), starts.tolist(), stops.tolist()
-    passed = _passed(models, *spans, stamps, idle)
     if passed is None or not np.count_nonzero(passed):
         return _refer(models, which, rows, starts, stops, stamps)
     runs = [
@@ -86,21 +84,17 @@ def refer_each(
     return Referred(scores, dict(episodes), passed)
 
 
-def _passed(
-    models: Models,
-    which: Sequence[int],
-    starts: Sequence[int],
-    stops: Sequence[int],
-    stamps: IntArray | None,
-    idle: BoolArray | None,
-) -> BoolArray | None:
-    """Return which rows pass references by, (n,): those of quiet times, and idle ones."""
-    quiet = models.work.quiet
+def rows_that_pass(models: Models, valid: ValidRows, idle: BoolArray | None) -> BoolArray | None:
+    """Return which rows pass references by, (n,): those of quiet times, and idle ones.
+
+    None: none does. `idle`: (n,) those that do not meet the condition.
+    """
+    quiet, stamps = models.work.quiet, valid.stamps
     if quiet is None or quiet.is_empty or stamps is None:
         return idle
     passed = np.zeros(len(stamps), np.bool_) if idle is None else idle.copy()
-    for model, start, stop in zip(which, starts, stops, strict=True):
-        passed[start:stop] |= quiet.is_quiet(models.keys[model], stamps[start:stop])
+    for model, own in valid.each():
+        passed[own] |= quiet.is_quiet(models.keys[model], stamps[own])
     return passed
 
 

@@ -61,6 +61,20 @@ class ValidRows(NamedTuple):
         stamps = None if clock is None else clock[places]
         return cls(which, rows[places], ends - many, ends, places, stamps)
 
+    def only(self, kept: BoolArray) -> ValidRows:
+        """Return some of the rows; `kept`: (n,) which."""
+        places = np.flatnonzero(kept)
+        edges = np.concatenate([[0], np.cumsum(kept)])
+        stamps = None if self.stamps is None else self.stamps[places]
+        return ValidRows(
+            self.which,
+            self.rows[places],
+            edges[self.starts],
+            edges[self.stops],
+            places if self.places is None else self.places[places],
+            stamps,
+        )
+
     def of(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return these rows' part of a column of all rows."""
         return column if self.places is None else column[self.places]

@@ -39,6 +39,7 @@ from kerneltrack.limits import MOST_GIVEN
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
+from kerneltrack.monitor.reference.left_out import numbering_of
 from kerneltrack.snapshots.header import About, learner_about, read_about
 from kerneltrack.trackers.common.features import Features
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -251,7 +252,7 @@ def open_episode(specs: Specs, model: DeviceModel) -> Episode | None:
     found = reference.open_episode(specs.reference, reference_state)
     if found is None:
         return None
-    return found.moved(model.rows - int(reference_state.tables.counts[reference.SEEN]))
+    return found.numbered(numbering_of(reference_state, model.rows).of)
 
 
 def encode(specs: Specs, key: str, model: DeviceModel) -> list[bytes]:

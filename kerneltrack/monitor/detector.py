@@ -235,7 +235,7 @@ def _made_of(
 ) -> tuple[ReferenceSpec, ReferenceState, Scores, list[Episode]]:
     """Return the reference of rows, all taken as normal, and what it said of them."""
     spec = dataclasses.replace(spec or ReferenceSpec(), rows=len(rows))
-    spec.refuse_condition()
+    spec.refuse_choice()
     return spec, *reference.update(spec, reference.init(spec, rows), rows)
 
 

@@ -60,7 +60,7 @@ def find_episodes(
         True
     """
     spec = spec or ReferenceSpec()
-    spec.refuse_condition()
+    spec.refuse_choice()
     matrix = np.ascontiguousarray(rows, dtype=np.float64)
     state = reference.init(spec, matrix[: spec.rows])
     state, scores, episodes = reference.update(spec, state, matrix, times)

@@ -538,8 +538,9 @@ typedef struct {
   mat episode_sums;
   mat shapes;
   mat before;
+  ints left_out;
 } reference_state;
-KT_WORDS(reference_state, 106);
+KT_WORDS(reference_state, 108);
 
 /* EpisodeRoom: Arrays that a call fills, one entry an episode that was opened, changed or closed.
 */

@@ -169,6 +169,7 @@ REFERENCE = Role(
             "mode": "COLUMN",
             "only_while": "CONDITION",
             "gap": "DURATION|none",
+            "every": "DURATION|none",
         },
     },
 )

@@ -25,6 +25,7 @@ from kerneltrack.monitor.reference.spec import AUTO, RECOVERED
 from pipelines.report.clock import iso
 from pipelines.report.data.columns import array_of, model_numbers, times_of
 from pipelines.report.data.differences import differing_channel, differing_of
+from pipelines.report.data.episodes import span_judged
 from pipelines.report.data.files import (
     column_names,
     parquet_files,
@@ -43,6 +44,7 @@ Line = dict[str, Any]
 _TIMES = ("start", "detected", "last")
 _OF_EPISODE = ("episode", "kind", "severity", "p")
 _NO_EPISODE: Line = dict.fromkeys((*_OF_EPISODE, *(f"{name}_index" for name in _TIMES), *_TIMES))
+_NO_TIME = np.iinfo(np.int64).min
 _MUTED = "muted"
 """Field of lines where the run has rules or feedback."""
 _GIVEN = "reference_from"
@@ -68,7 +70,8 @@ def lines_of_run(output: str) -> list[Line]:
     names = column_names(paths)
     if "index" not in names:
         raise ConfigError("DIR", output, "the folder of a `kerneltrack track`, with features")
-    newest = _NewestLine("time" in names, "p" in names)
+    every = span_judged(run.get("reference") or {})
+    newest = _NewestLine("time" in names, "p" in names, every)
     for batch in read_batches(paths, newest.columns):
         newest.add(batch)
     episodes, changed = newest_episodes(output)
@@ -150,14 +153,18 @@ def calibrated_from(run: Mapping[str, Any]) -> str | None:
 
 
 class _NewestLine:
-    """The newest row of each model, filled batch by batch."""
+    """The newest row of each model, filled batch by batch.
 
-    def __init__(self, has_time: bool, has_p: bool) -> None:
-        self._has_time, self._has_p = has_time, has_p
+    It counts as scored if one of its span is, where one row of each span is judged: `every`, ns,
+    0 where all rows are.
+    """
+
+    def __init__(self, has_time: bool, has_p: bool, every: int) -> None:
+        self._has_time, self._has_p, self._every = has_time, has_p, every
         self._models: dict[str, int] = {}
         self._index: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._time, self._scored = np.zeros(0, np.int64), np.zeros(0, bool)
-        self._ever_scored = np.zeros(0, bool)
+        self._ever_scored, self._scored_time = np.zeros(0, bool), np.zeros(0, np.int64)
 
     @property
     def columns(self) -> list[str]:
@@ -174,6 +181,7 @@ class _NewestLine:
             self._time = np.append(self._time, np.zeros(fresh, np.int64))
             self._scored = np.append(self._scored, np.zeros(fresh, bool))
             self._ever_scored = np.append(self._ever_scored, np.zeros(fresh, bool))
+            self._scored_time = np.append(self._scored_time, np.full(fresh, _NO_TIME))
         order = np.lexsort((index, model))
         last = order[np.append(model[order][1:] != model[order][:-1], True)]
         last = last[index[last] > self._index[model[last]]]
@@ -184,12 +192,18 @@ class _NewestLine:
             scored = np.isfinite(array_of(batch, "p"))
             self._scored[model[last]] = scored[last]
             self._ever_scored[model[scored]] = True
+            if self._every:
+                times = times_of(batch.column("time"))
+                np.maximum.at(self._scored_time, model[scored], times[scored])
 
     def rows(self) -> Iterator[Line]:
         """Yield each model's newest row."""
         for name, place in self._models.items():
             time = int(self._time[place]) if self._has_time else None
             index, scored = int(self._index[place]), bool(self._scored[place])
+            if self._every and time is not None:
+                newest = int(self._scored_time[place])
+                scored = scored or newest // self._every == time // self._every
             idle = bool(self._ever_scored[place]) and not scored
             yield {"model_id": name, "index": index, "time": time, "scored": scored, "idle": idle}
 

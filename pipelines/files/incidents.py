@@ -85,6 +85,8 @@ def _watched(reference: ReferenceSpec, span: Mapping[str, Any], rows: float | No
     if reference.learning == AUTO:
         made = parse_span("memory", str(reference.memory))
         calibrating = made.time or 0
+        if reference.every_time:
+            rows = min(rows, (last - first) / reference.every_time)
         if made.rows is not None:
             calibrating = _part(last - first, made.rows, rows)
     elif reference.until is not None:

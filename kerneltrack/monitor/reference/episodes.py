@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -92,12 +93,16 @@ class Episode(NamedTuple):
 
     def moved(self, rows: int) -> Episode:
         """Return the episode with so many rows added to every index."""
+        return self.numbered(lambda row: row + rows)
+
+    def numbered(self, number: Callable[[int], int]) -> Episode:
+        """Return the episode with other indexes; `number` says which one a row has."""
         return self._replace(
-            start=self.start + rows,
-            opened=self.opened + rows,
-            row=self.row + rows,
-            last=self.last + rows,
-            changed=None if self.changed is None else self.changed + rows,
+            start=number(self.start),
+            opened=number(self.opened),
+            row=number(self.row),
+            last=number(self.last),
+            changed=None if self.changed is None else number(self.changed),
         )
 
 

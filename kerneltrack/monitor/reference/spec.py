@@ -37,6 +37,8 @@ RECOVERED = "recovered"
 """Kind of an episode whose rows are as they were before the last change that lasted."""
 LEAST_SHARE = 0.05
 """A channel that explains less of an episode is not named."""
+EVERY_ROW = "none"
+"""No row is left out."""
 OWN_WINDOW = "auto"
 """A window as long as the device's own period."""
 LEAST_WINDOW, MOST_WINDOW, MOST_OWN_WINDOW = 8, 512, 300
@@ -164,6 +166,12 @@ class ReferenceSpec(Spec):
         start over, if it is also longer than four usual steps; or "none". None: 12 hours for a
         moving reference ("auto"), else "none".""",
     ] = None
+    every: Annotated[
+        str | None,
+        """Judge only the first row of each span of event time, such as 5 minutes. The others are
+        tracked, but neither compared with the reference nor learned by it: for weeks of rows that
+        come more often. Only for a moving reference ("auto"). None, or "none": judge all rows.""",
+    ] = None
     accept_after: Annotated[
         int | None,
         Range(BLOCK, 10**12),
@@ -173,6 +181,8 @@ class ReferenceSpec(Spec):
 
     def resolve(self) -> None:
         """Take a bare number as one of rows; choose the gap."""
+        if self.every == EVERY_ROW:
+            self.replace("every", None)
         if self.gap is None:
             self.replace("gap", OWN_GAP if self.moves else NO_GAP)
         for name in ("per", "memory"):
@@ -232,11 +242,13 @@ class ReferenceSpec(Spec):
             allowed = f"{LEAST_MEMORY} to {MOST_MEMORY} rows, or a time"
             raise ConfigError("memory", self.memory, allowed)
         if not self.moves:
-            for name in ("memory", "season", "zone", "causes", "mode", "max_modes"):
+            for name in ("memory", "season", "zone", "causes", "mode", "max_modes", "every"):
                 if getattr(self, name) != getattr(type(self), name):
                     allowed = f"left out unless the reference is {AUTO}"
                     raise ConfigError(name, getattr(self, name), allowed)
             return
+        if self.every is not None and parse_span("every", str(self.every)).time is None:
+            raise ConfigError("every", self.every, "a time, 5 minutes, or none")
         if not is_zone(self.zone):
             raise ConfigError("zone", self.zone, "a name of the time-zone data base, Europe/Berlin")
         for name in ("until", "accept_after"):
@@ -251,7 +263,7 @@ class ReferenceSpec(Spec):
     @property
     def needs_times(self) -> bool:
         """Whether rows must have event times."""
-        return self.until is not None or self.span.rows is None
+        return self.until is not None or self.span.rows is None or self.every is not None
 
     @property
     def rate(self) -> float | None:
@@ -297,9 +309,9 @@ class ReferenceSpec(Spec):
 
     @functools.cached_property
     def _plain(self) -> dict[str, Any]:
-        """What `to_dict` returns: without a condition, or a window, states say nothing of one."""
+        """What `to_dict` returns: without a condition, window or span, states say nothing of it."""
         plain = dict(super()._plain)
-        for name in ("only_while", "window"):
+        for name in ("only_while", "window", "every"):
             if getattr(self, name) is None:
                 del plain[name]
         return plain
@@ -314,15 +326,21 @@ class ReferenceSpec(Spec):
         """Places of the columns that nothing but the condition sees."""
         return () if self.condition is None else self.condition.alone
 
-    def refuse_condition(self) -> None:
-        """Refuse a condition, where rows are all judged.
+    @property
+    def every_time(self) -> int:
+        """Event time of which one row is judged, ns; 0: all rows are."""
+        return 0 if self.every is None else parse_span("every", self.every).time or 0
+
+    def refuse_choice(self) -> None:
+        """Refuse what leaves rows out, where all are judged.
 
         Raises:
-            ConfigError: if there is one.
+            ConfigError: for a condition, or a span of which one row is judged.
         """
-        if self.only_while is not None:
-            allowed = "left out here, where all rows are judged: a job or a Fleet takes it"
-            raise ConfigError(FIELD, self.only_while, allowed)
+        for name in (FIELD, "every"):
+            if getattr(self, name) is not None:
+                allowed = "left out here, where all rows are judged: a job or a Fleet takes it"
+                raise ConfigError(name, getattr(self, name), allowed)
 
     @property
     def names_channels(self) -> bool:

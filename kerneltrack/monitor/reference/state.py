@@ -91,8 +91,16 @@ MEASURES = ("d²", "d² without means over time", "d² of the newest row alone",
 """What is measured of a row."""
 
 
-OF_WINDOWS = ("shapes", "before")
-"""Tables that states have only where windows are asked for."""
+OPTIONAL = ("shapes", "before", "left_out")
+"""Tables that states have only where windows, or one row of a span, are asked for."""
+LEFT_OUT = 7
+"""More numbers than streams in `left_out`."""
+ALL_LEFT_OUT, LAST_SPAN = -2, -1
+"""Places in `left_out`, from its end."""
+NO_SPAN = -(2**62)
+"""Span of the row that was judged last, where none was."""
+MOST_LEFT_OUT = 2**53
+"""Rows that are left out, at most."""
 FLAGS = ("good", "fresh", "turned")
 """Tables that say yes or no of each of the open block's rows."""
 _RUNS = ("runs", "longest", "repeated")
@@ -204,6 +212,11 @@ class Tables(NamedTuple):
             of each channel the rows that it was blamed for, its values in all of them and their
             squares; then of each the lower triangle of Σδδᵀ, row by row, δ being how far its
             entries were above what the others make of them.
+        left_out: (Q + 7,) of a reference that judges one row of each span: how many rows were left
+            out before the one at which each S was low, that at which it was as the episode opened,
+            the last one of p < .01, that which opened the episode, the one since when the device
+            has changed, and the newest; all that were; the span, from 1970 on, of the row that was
+            judged last. (0,) where all rows are judged.
     """
 
     shift: FloatVector
@@ -249,6 +262,7 @@ class Tables(NamedTuple):
     episode_sums: FloatMatrix
     shapes: FloatMatrix
     before: FloatMatrix
+    left_out: IntVector
 
 
 class ReferenceState(NamedTuple):
@@ -258,7 +272,7 @@ class ReferenceState(NamedTuple):
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
     8(E(2E + 2L + 2M + 5) + 317Q + 128(Q - 2) + 84D + 139) more, Q = 2D + 4; that there are modes
     takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9). Windows take
-    8(D(C + W) + 1159) more, 8(D(C + W) + 1477) of one that moves.
+    8(D(C + W) + 1159) more, 8(D(C + W) + 1477) of one that moves; one row a span 8(Q + 7).
 
     Attributes:
         tables: What the row loops work on.
@@ -323,6 +337,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         ),
         "shapes": real(width, shapes),
         "before": real(spec.most_window, width),
+        "left_out": whole(streams + LEFT_OUT if spec.every_time else 0),
     }
 
 
@@ -354,6 +369,7 @@ def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int)
     tables.unseen[:] = 1.0
     tables.recent[:] = np.nan
     tables.evidences[:, MOVING_LEVEL : MOVING_LIMIT + 1] = 1.0
+    tables.left_out[LAST_SPAN:] = NO_SPAN
     # The stretch ends where a block does.
     counts[PAD] = -(began + spec.rows) % BLOCK
     return tables
@@ -403,6 +419,9 @@ def restarted(state: ReferenceState) -> ReferenceState:
         tables.evidences[:, place] = 0.0
     tables.evidences[:, MOVING_LEVEL] = 1.0
     tables.lows[:-1] = 0
+    # Rows that it counts begin at 0; since when the device has changed stays.
+    tables.left_out[: -LEFT_OUT + 3] = 0
+    tables.left_out[LAST_SPAN:] = NO_SPAN
     tables.lows[-1:, MUTED] = 0
     for table in (tables.rows, tables.memory, tables.measured, tables.before):
         table[...] = 0.0
@@ -450,7 +469,7 @@ def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
 
 def storable(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """Return arrays by name as the codec has them: it knows whole numbers and reals."""
-    stored = {name: array for name, array in arrays.items() if name not in OF_WINDOWS or array.size}
+    stored = {name: array for name, array in arrays.items() if name not in OPTIONAL or array.size}
     return {**stored, **{name: arrays[name].astype(np.int64) for name in FLAGS}}
 
 
@@ -476,8 +495,8 @@ def from_arrays(
     laid = layout(spec, width)
     like = {**laid, **{name: whole(*laid[name].shape) for name in FLAGS}}
     left_out: dict[str, Any] = {
-        name: np.zeros((*of, *like.pop(name).shape))
-        for name in OF_WINDOWS
+        name: np.zeros((*of, *laid[name].shape), like.pop(name).dtype)
+        for name in OPTIONAL
         if not math.prod(laid[name].shape)
     }
     tables = Tables(**copies_like("reference", own, like, of=of), **left_out)
@@ -498,6 +517,7 @@ def from_arrays(
     _check_moving(tables, seen)
     _check_modes(tables, seen)
     _check_windows(tables)
+    _check_left_out(tables.left_out)
     if (tables.causes != _causes_of(spec, width)).any():
         raise ConfigError("reference.causes", tables.causes.tolist(), "those of the spec")
     kernel = KERNEL.from_arrays(
@@ -543,6 +563,18 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
     for place, most in limits.items():
         check_whole("reference.episodes", episodes[..., :-1, place], 0, most)
     check_whole("reference.episodes", episodes[..., -1, EPISODES_LEARNED], 0, seen)
+
+
+def _check_left_out(left_out: IntArray) -> None:
+    """Check how many rows were left out, as of `Tables`.
+
+    Raises:
+        ConfigError: for a number that no state has.
+    """
+    if left_out.shape[-1]:
+        most = left_out[..., ALL_LEFT_OUT, np.newaxis]
+        check_whole("reference.left_out", most, 0, MOST_LEFT_OUT)
+        check_whole("reference.left_out", left_out[..., :ALL_LEFT_OUT], 0, most)
 
 
 def _check_windows(tables: Tables) -> None:

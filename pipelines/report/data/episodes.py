@@ -495,6 +495,12 @@ def rate_lines(run: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def span_judged(reference: Mapping[str, Any]) -> int:
+    """Return the span of event time of which one row is judged, ns; 0 where all rows are."""
+    every = reference.get("every")
+    return 0 if every is None else parse_span("every", str(every)).time or 0
+
+
 def _rows_in(run: Mapping[str, Any], time: int) -> int | None:
     """Return how many rows a device has in a time, ns; None where that is not known."""
     span, counts = run.get("time_span"), run["counts"]
@@ -503,7 +509,8 @@ def _rows_in(run: Mapping[str, Any], time: int) -> int | None:
     first, last = _ends(span)
     passed = max(last - first, 1)
     each: float = counts["rows_in"] / counts["models"]
-    return round(each * min(time / passed, 1.0))
+    rows, every = round(each * min(time / passed, 1.0)), span_judged(run["reference"])
+    return min(rows, time // every) if every else rows
 
 
 def _until(off: Off, clock: SiteClock) -> str:

@@ -21,7 +21,7 @@ from pipelines.report.data.alerts import AlertLines
 from pipelines.report.data.channels import ChannelSpan
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.curves import Curve
-from pipelines.report.data.episodes import Band
+from pipelines.report.data.episodes import Band, span_judged
 from pipelines.report.data.heat import STEPS, Heat
 from pipelines.report.data.learning import LearningResults, ScoreCurve
 from pipelines.report.data.mismatch import KINDS, MismatchWindows
@@ -245,9 +245,15 @@ def names_quiet(run: Mapping[str, Any]) -> bool:
 
 
 def _condition(run: Mapping[str, Any]) -> str | None:
-    """Return the condition while which rows are judged, with the names of its columns."""
-    text = (run.get("reference") or {}).get("only_while")
-    return None if text is None else Condition(text).named(run["columns"]["features"])
+    """Return the condition while which rows are judged, with the names of its columns.
+
+    None: there is none, or one row of each span is judged, so that others do not tell.
+    """
+    reference = run.get("reference") or {}
+    text = reference.get("only_while")
+    if text is None or span_judged(reference):
+        return None
+    return Condition(text).named(run["columns"]["features"])
 
 
 def _quiet(report: Report, name: str, curve: Curve) -> list[list[Any]]:
