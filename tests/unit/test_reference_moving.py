@@ -16,7 +16,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
 from kerneltrack.monitor.reference.block import begin, columns_of, go_on, pack, unpack
-from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, MOVING_LIMIT, WAITING
+from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, MOVING_LIMIT, SEEN, WAITING
 from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
@@ -604,6 +604,33 @@ def test_a_reference_that_begins_anew_with_other_rows_has_no_evidence() -> None:
     again = reference.restarted(state)
     _, after, _ = reference.update(SPEC, again, rows[:500], clock(500), learn=False)
     assert after.evidence.max() < 1
+
+
+@pytest.mark.parametrize("hour", [0, 3, 9, 15, 21])
+def test_other_rows_that_begin_at_any_hour_are_no_fault(hour: int) -> None:
+    """What means over time have come to is not known: the first rows are as those after a gap."""
+    day = np.sin(2 * np.pi * np.arange(6000) / 288)[:, np.newaxis] * [1, 1, -1, 0.5]
+    rows = 3 * day + 0.3 * np.random.default_rng(7).normal(size=(6000, 4))
+    spec = dataclasses.replace(SPEC, memory="2000 rows")
+    state, _, _ = run(spec, rows[:4032], clock(4032, 5 * MINUTE))
+    begin = 4032 + 12 * hour
+    own, times = rows[begin : begin + 600].copy(), clock(6000, 5 * MINUTE)[begin : begin + 600]
+    again = reference.restarted(state)
+    assert not reference.update(spec, again, own, times, learn=False)[2]
+    own[200:, 1] += 3
+    first = reference.update(spec, again, own, times, learn=False)[2][0]
+    at = first.start - int(again.tables.counts[SEEN])
+    assert 190 <= at <= 205
+    assert first.times[0] == times[at]
+
+
+def test_a_fault_from_the_first_of_other_rows_on_begins_with_it() -> None:
+    rows, times = normal(9, 4000), clock(4000)
+    state, _, _ = run(SPEC, rows[:3000], times[:3000])
+    again = reference.restarted(state)
+    own = rows[3000:] + np.array([0, 9, 0, 0])
+    first = reference.update(SPEC, again, own, times[3000:], learn=False)[2][0]
+    assert (first.start, first.times[0]) == (int(again.tables.counts[SEEN]), times[3000])
 
 
 @pytest.mark.parametrize(

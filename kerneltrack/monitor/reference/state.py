@@ -38,6 +38,8 @@ MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
 MOST_SPARED = MOST_COLUMNS
 """Rows that are spared after a gap, at most: 150, or the lags (native/reference_evidence.c)."""
+SPARED_PART = 4
+"""As a part of the rows since the gap before."""
 SIDES = 4
 """Rows of `sides` (native/reference.h)."""
 SETTLED = 41
@@ -419,10 +421,14 @@ def restarted(state: ReferenceState) -> ReferenceState:
         tables.evidences[:, place] = 0.0
     tables.evidences[:, MOVING_LEVEL] = 1.0
     tables.lows[:-1] = 0
+    if len(tables.lows):
+        # As after a long gap: means over time do not know yet what hour it is.
+        seen, status = tables.counts[SEEN], tables.lows[-1]
+        status[MUTED] = min(MOST_SPARED, (seen - status[AFTER_GAP]) // SPARED_PART)
+        status[AFTER_GAP] = tables.lows[:-1, 0] = seen
     # Rows that it counts begin at 0; since when the device has changed stays.
     tables.left_out[: -LEFT_OUT + 3] = 0
     tables.left_out[LAST_SPAN:] = NO_SPAN
-    tables.lows[-1:, MUTED] = 0
     for table in (tables.rows, tables.memory, tables.measured, tables.before):
         table[...] = 0.0
     tables.counts[FOLLOWED:SHAPE_ROWS] = 0
