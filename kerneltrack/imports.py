@@ -5,23 +5,64 @@ from __future__ import annotations
 import gc
 import importlib
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
+from typing import NamedTuple
+
+OF_OTHERS = ("bson", "pandas", "pymongo")
+"""Packages that Beam and Arrow import where they are there, for data that no command has."""
 
 
-def import_to_stay(name: str) -> ModuleType:
+def import_to_stay(name: str, without: Sequence[str] = ()) -> ModuleType:
     """Import a module, and look for no garbage in what it brings, now or later.
 
     While Beam is imported a seventh of the time would go into such looks, which find nothing: what
     modules make stays. What is there is kept from later looks too, and a process that is forked
     from this one goes on sharing it.
+
+    Args:
+        name: The module.
+        without: Packages that it does not find meanwhile; whoever asks later does.
     """
-    if name in sys.modules:
-        return sys.modules[name]
-    collects = gc.isenabled()
-    gc.disable()
+    with _hidden(without):
+        if name in sys.modules:
+            return sys.modules[name]
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return importlib.import_module(name)
+        finally:
+            gc.freeze()
+            if collects:
+                gc.enable()
+
+
+class _Hidden(NamedTuple):
+    """Finds no module of some names: what is asked of `sys.meta_path`."""
+
+    names: Sequence[str]
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Refuse to find a module.
+
+        Raises:
+            ModuleNotFoundError: if it is one of these.
+        """
+        if name in self.names:
+            raise ModuleNotFoundError(f"{name} is of no use here", name=name)
+
+
+@contextmanager
+def _hidden(names: Sequence[str]) -> Iterator[None]:
+    """Let nobody find modules meanwhile."""
+    finder = _Hidden(names)
+    sys.meta_path.insert(0, finder)
     try:
-        return importlib.import_module(name)
+        yield
+        arrow = sys.modules.get("pyarrow")
+        if names and arrow is not None:
+            # It looks for pandas with its first array, and once more when asked for a frame.
+            arrow.array([])
     finally:
-        gc.freeze()
-        if collects:
-            gc.enable()
+        sys.meta_path.remove(finder)
