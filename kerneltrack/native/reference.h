@@ -113,7 +113,8 @@ enum {
   MOVING_NUMBERS
 };
 
-/* Where a stream's S was low, and how many rows were odd since; in the row behind the streams: rows yet to be
+/* Where a stream's S was low (row -1 of the first: no row of those that the reference began with others for was
+held against it yet), and how many rows were odd since; in the row behind the streams: rows yet to be
 spared after a gap, the stream that the episode was opened by, whether episodes are, the memory in rows,
 rows that wait to be learned (-1: an episode began among them), the row after the last gap. */
 enum { LOW_ROW, LOW_TIME, ODD_ROWS };

@@ -36,17 +36,29 @@ episodes from such a part on: they may come to be known when a short memory was 
 #define KNOWN_PART 4.0
 #define KNOWN_PART_TO_OPEN 2.0
 
+/* Rows are spared from this one on, as many at most. */
+static void spare(const reference_settings *settings, reference_state *state, int64_t row, double most) {
+  int64_t *status = status_of(state);
+  double spared = smaller(smaller(most, (double)MOST_SPARED), (double)(row - status[AFTER_GAP]) / SPARED_PART);
+  status[MUTED] = most_of((int64_t)spared, settings->lags);
+  status[AFTER_GAP] = row;
+}
+
+void begin_with_others(const reference_settings *settings, reference_state *state, int64_t row, int64_t time) {
+  spare(settings, state, row, MOST_SPARED);
+  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+    low_of(state, stream)[LOW_ROW] = row;
+    low_of(state, stream)[LOW_TIME] = time;
+  }
+}
+
 int is_spared(const reference_settings *settings, reference_state *state, int64_t row,
               int64_t time) {
   int64_t *status = status_of(state);
   double pace = pace_of(state, row - state->counts.at[BEGAN], state->times.at[NEWEST_TIME]);
   double away = (double)time - (double)state->times.at[NEWEST_TIME];
-  if (state->counts.at[CALIBRATED] > 0 && pace > 0.0 && away > GAP * pace) {
-    double spared = smaller(2.0 * away / pace, (double)MOST_SPARED);
-    spared = smaller(spared, (double)(row - status[AFTER_GAP]) / SPARED_PART);
-    status[MUTED] = most_of((int64_t)spared, settings->lags);
-    status[AFTER_GAP] = row;
-  }
+  if (state->counts.at[CALIBRATED] > 0 && pace > 0.0 && away > GAP * pace)
+    spare(settings, state, row, 2.0 * away / pace);
   if (status[MUTED] == 0) return 0;
   status[MUTED] -= 1;
   return 1;

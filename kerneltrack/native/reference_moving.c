@@ -34,11 +34,6 @@ static int64_t place_row(const reference_settings *settings, reference_state *st
   return mode;
 }
 
-/* The first row since the reference began with others: an episode cannot have begun before it. */
-static void begin_lows(reference_state *state, int64_t time) {
-  for (int64_t stream = 0; stream < streams_of(state); stream++) low_of(state, stream)[LOW_TIME] = time;
-}
-
 /* Another mode begins with a row: the rows before do not lead up to it, and as many as are looked at together
 are spared. */
 static void turn(const reference_settings *settings, reference_state *state) {
@@ -75,13 +70,13 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
   lay_lanes(&scratch, state);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   lane *lanes = lay_lanes(&scratch, state);
+  if (low_of(state, 0)[LOW_ROW] < 0) begin_with_others(settings, state, base, times[0]);
   int64_t followed = has_windows(state) ? rows_since_gap(state, first, base - counts[BEGAN]) : 0;
   for (int64_t n = 0; n < rows->rows; n++) {
     int64_t row = base + n, place = first + n;
     hear(state, said, times[n]);
     int64_t mode = place_row(settings, state, row_of(rows, n), row, place, times[n]);
     const double *scaled = row_of(&state->rows, settings->lags - 1 + place);
-    if (row > 0 && low_of(state, 0)[LOW_ROW] == row) begin_lows(state, times[n]);
     state->good.at[place] = 0;
     if (mode == NO_MODE) {
       if (state->fresh.at[place]) begin_anew(state);

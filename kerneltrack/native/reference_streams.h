@@ -241,6 +241,10 @@ spared, neither evidence nor learned. Whether this row is one. */
 int is_spared(const reference_settings *settings, reference_state *state, int64_t row,
               int64_t time);
 
+/* The first row since the reference began with others: as after a long gap, since the means over time do not know
+what hour it is; and an episode cannot have begun before it. */
+void begin_with_others(const reference_settings *settings, reference_state *state, int64_t row, int64_t time);
+
 /* An excursion of S is over: the highest of a block counts. */
 void book_height(reference_state *state, int64_t stream);
 

@@ -631,6 +631,10 @@ def test_a_fault_from_the_first_of_other_rows_on_begins_with_it() -> None:
     own = rows[3000:] + np.array([0, 9, 0, 0])
     first = reference.update(SPEC, again, own, times[3000:], learn=False)[2][0]
     assert (first.start, first.times[0]) == (int(again.tables.counts[SEEN]), times[3000])
+    # The same where the first of them are of a quiet time.
+    later = reference.pass_by(again, 100)
+    first = reference.update(SPEC, later, own[100:], times[3100:], learn=False)[2][0]
+    assert (first.start, first.times[0]) == (int(later.tables.counts[SEEN]), times[3100])
 
 
 @pytest.mark.parametrize(

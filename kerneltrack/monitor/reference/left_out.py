@@ -18,14 +18,13 @@ from kerneltrack.monitor.reference.state import (
     CHANGED,
     LAST_SPAN,
     LAST_SURPRISE,
+    LOW_ROW,
     OPENED,
     SEEN,
     ZERO,
     ReferenceState,
 )
 
-_LOW_ROW = 0
-"""Place in a stream's row of `lows` (native/reference.h)."""
 NONE: IntArray = np.zeros(0, np.int64)
 
 
@@ -82,7 +81,7 @@ class Told(NamedTuple):
     def rows(self) -> IntArray:
         """The rows that each may tell of, (m, Q + 5), as `left_out` has them."""
         parts = (
-            self.lows[:, :-1, _LOW_ROW],
+            self.lows[:, :-1, LOW_ROW],
             self.counts[:, [ZERO, LAST_SURPRISE, OPENED]],
             self.compared[:, CHANGED : CHANGED + 1] - 1,
             self.counts[:, SEEN : SEEN + 1] - 1,

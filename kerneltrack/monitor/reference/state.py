@@ -38,8 +38,6 @@ MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
 MOST_SPARED = MOST_COLUMNS
 """Rows that are spared after a gap, at most: 150, or the lags (native/reference_evidence.c)."""
-SPARED_PART = 4
-"""As a part of the rows since the gap before."""
 SIDES = 4
 """Rows of `sides` (native/reference.h)."""
 SETTLED = 41
@@ -74,6 +72,10 @@ MOVING_SUM, MOVING_TOP, MOVING_LEVEL, MOVING_LIMIT, MOVING_PEAK, MOVING_TOTAL, M
 )
 MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP = range(6)
 """Places in the last row of `lows`."""
+LOW_ROW = 0
+"""Place in a stream's row of `lows`."""
+NOT_YET = -1
+"""At that place of the first stream: the next row begins with others; see `restarted`."""
 MODE_ROWS, MODE_FIRST, MODE_LEARNED, MODE_WAITING, MODE_SORTED, MODE_MADE, MODE_RUNS = range(7)
 """Places in a mode's row of `modes`."""
 MODE_NOW, MODE_UNPLACED = range(2)
@@ -184,10 +186,11 @@ class Tables(NamedTuple):
         watched: (1,) rows that the excursions came in.
         waiting: (E + 1, E) Σ(e - m) of the rows that wait to be learned, and below it the lower
             triangle of Σ(e - m)(e - m)ᵀ.
-        lows: (Q + 1, 6) row and time at which each S was low, and rows that were odd since; in the
-            last one rows yet to be spared after a gap, the stream that the episode was opened by,
-            whether episodes may open, how many rows the memory has, how many wait (-1: an episode
-            began among them), and which row the last gap was before.
+        lows: (Q + 1, 6) row and time at which each S was low (row -1 of the first: none was held
+            against the reference since `restarted`), and rows that were odd since; in the last one
+            rows yet to be spared after a gap, the stream that the episode was opened by, whether
+            episodes may open, how many rows the memory has, how many wait (-1: an episode began
+            among them), and which row the last gap was before.
         causes: (D,) 1 where a channel is conditioned on and never blamed, or says the mode.
         codes: (M + 1,) values of the mode's channel that have a place, in the order in which they
             came; then the last one that has none. M is 0, as in the next ones, without modes; with
@@ -421,11 +424,8 @@ def restarted(state: ReferenceState) -> ReferenceState:
         tables.evidences[:, place] = 0.0
     tables.evidences[:, MOVING_LEVEL] = 1.0
     tables.lows[:-1] = 0
-    if len(tables.lows):
-        # As after a long gap: means over time do not know yet what hour it is.
-        seen, status = tables.counts[SEEN], tables.lows[-1]
-        status[MUTED] = min(MOST_SPARED, (seen - status[AFTER_GAP]) // SPARED_PART)
-        status[AFTER_GAP] = tables.lows[:-1, 0] = seen
+    tables.lows[:1, LOW_ROW] = NOT_YET
+    tables.lows[-1:, MUTED] = 0
     # Rows that it counts begin at 0; since when the device has changed stays.
     tables.left_out[: -LEFT_OUT + 3] = 0
     tables.left_out[LAST_SPAN:] = NO_SPAN
@@ -558,7 +558,9 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
     modes = max(tables.units.shape[-1], 1)
     check_whole("reference.compared", tables.compared[..., :2], 0, modes)
     check_whole("reference.compared", tables.compared[..., 2:5], 0, seen[..., np.newaxis])
-    check_whole("reference.lows", lows[..., :-1, [0, 2]], 0, seen[..., np.newaxis, np.newaxis])
+    check_whole("reference.lows", lows[..., 0, LOW_ROW], NOT_YET, seen)
+    for numbers in (lows[..., 1:-1, LOW_ROW], lows[..., :-1, 2]):
+        check_whole("reference.lows", numbers, 0, seen[..., np.newaxis])
     for place, most in enumerate(_most_lows(streams).tolist()):
         least = -1 if place == WAITING else 0
         check_whole("reference.lows", lows[..., -1, place], least, most)
