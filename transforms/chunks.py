@@ -18,6 +18,9 @@ from apache_beam import coders
 from transforms.failures import Failures
 from transforms.records import MAGIC, Records, batch_of, join, pieces_of
 
+IN_ORDER = ("row", "source", "sequence", "time")
+"""Columns that rows in order are sorted by, the last one first."""
+
 
 class Chunk:
     """Rows of one model, as an Arrow record batch.
@@ -148,8 +151,7 @@ class Chunk:
             times = self.column("time")
             if (times[1:] > times[:-1]).all():
                 return self
-        names = [name for name in ("row", "source", "sequence", "time") if self.has(name)]
-        order = np.lexsort([self.column(name) for name in names])
+        order = np.lexsort([self.column(name) for name in IN_ORDER if self.has(name)])
         if (order[1:] > order[:-1]).all():
             return self
         return self.take(order)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from kerneltrack.snapshots.packed import slot_of
 from tests.parts import examples, lanes
-from transforms.chunks import Chunk, matrix_column
+from transforms.chunks import IN_ORDER, Chunk, matrix_column
 from transforms.partition import large
 from transforms.partition.shuffle import MODEL, Spread, read_slots, sort_rows
-from transforms.partition.steps import IN_ARRIVAL, IN_ORDER
+from transforms.partition.steps import IN_ARRIVAL
 from transforms.track.sorted_rows import SortedRows
 
 SLOTS = 4

@@ -16,7 +16,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.model import Model
-from transforms.chunks import Chunk
+from transforms.chunks import IN_ORDER, Chunk
 from transforms.failures import Failures, unreadable
 from transforms.learn.inputs import narrow_labels
 from transforms.learn.learner import begin
@@ -30,7 +30,6 @@ from transforms.track.late_data import late_as_failures
 from transforms.track.order import Order
 from transforms.track.step import TrackFn
 
-IN_ORDER = ("row", "source", "sequence", "time")
 IN_ARRIVAL = ("row", "source")
 
 

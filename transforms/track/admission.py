@@ -15,7 +15,7 @@ from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.jumps import judge
 from kerneltrack.time_units import nanoseconds
-from transforms.chunks import Chunk
+from transforms.chunks import IN_ORDER, Chunk
 from transforms.metrics import count
 from transforms.read.files import is_sorted
 from transforms.track.clock import (
@@ -248,9 +248,9 @@ def _in_turn(order: Order, block: SortedRows) -> SortedRows:
     """Return rows in the order in which they run."""
     rows = block.rows
     owner = np.repeat(np.arange(len(block.names), dtype=np.int32), np.diff(block.edges))
-    names = ["row", "source", "sequence", "time"]
+    names = IN_ORDER
     if order.max_disorder == 0 or not rows.has("time"):
-        names = ["row", "sequence", "time", "source"]
+        names = ("row", "sequence", "time", "source")
     keys = [rows.column(name) for name in names if rows.has(name)]
     if order.max_disorder == 0 and rows.has("time"):
         keys.append(rows.column("time"))

@@ -22,7 +22,7 @@ from kerneltrack.fleet.model import NEVER, Work
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.loop import matrix_of
-from transforms.chunks import Chunk, no_rows, pieces
+from transforms.chunks import IN_ORDER, Chunk, no_rows, pieces
 from transforms.read.files import is_sorted
 from transforms.track.arrival import Visit, take_in
 from transforms.track.clock import Clock, may_release, progress, still_waiting, without_duplicates
@@ -253,8 +253,7 @@ def _gathered(order: Order, ready: Sequence[_ReadyVisit]) -> _TakenVisit:
     rows = Chunk.concat([part for each in ready for part in each.chunks])
     owner = np.repeat(np.arange(len(ready)), [each.rows for each in ready])
     if order.max_disorder > 0:
-        names = [name for name in ("row", "source", "sequence", "time") if rows.has(name)]
-        return _sorted(_TakenVisit(rows, owner), names)
+        return _sorted(_TakenVisit(rows, owner), [name for name in IN_ORDER if rows.has(name)])
     return _TakenVisit(rows, owner)
 
 
