@@ -149,8 +149,8 @@ def _refer(
     before = [part[which] for part in blocks] if spec.accept_after else []
     some = np.flatnonzero(~one_by_one)
     given = starts[some], stops[some], times
-    said = [models.work.said_of(models.keys[model]) for model in which.tolist()]
-    told = [said[at] for at in some.tolist()]
+    work, of = models.work, which[some].tolist()
+    told = [] if work.feedback is None else [work.said_of(models.keys[model]) for model in of]
     watched = references.go_on(
         *(spec, blocks, rows, *given), models=which[some], learn=learn, said=told
     )
@@ -170,8 +170,9 @@ def _refer(
         if state is None:
             continue
         known = None if stamps is None else times[own]
+        said = work.said_of(models.keys[place])
         after, scores, own_episodes = reference.update(
-            *(spec, state, rows[own], known), learn=learn, said=said[at]
+            *(spec, state, rows[own], known), learn=learn, said=said
         )
         models.put_reference(place, after)
         for column, part in zip(watched.scores.columns, scores.columns, strict=True):

@@ -305,7 +305,7 @@ def go_on(  # noqa: PLR0913 - rows come as columns
     given = (
         spans(rows, starts, stops),
         *(spans(part, starts, stops) for part in both),
-        _spans_of(said or [NOTHING_SAID] * many),
+        _spans_of(said) if said else np.tile(_spans_of([NOTHING_SAID]), (many, 1)),
     )
     lanes = zip((SCORES, laid.episodes), rooms, strict=True)
     outs = [lane.spans(room, len(rows), starts, stops) for lane, room in lanes]
