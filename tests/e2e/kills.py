@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from tests.e2e.clusters import wait_for
+from tests.e2e.clusters import PATIENCE, wait_for
+from tests.e2e.jobs import command, environment
 from tests.e2e.live import Live
 
 VICTIMS = ("worker", "taskmanager")
@@ -65,6 +67,13 @@ class Killer:
         output = f"{self.live.topic}-out"
         came = wait_for("more to come out", lambda: self.live.first_since(output, begun))
         return Kill(victim, lag, came - self._killed)
+
+    def kill_beneath(self, victim: str, portion: Path, speed: float) -> None:
+        """Kill while a portion is sent at a speed, and wait until all of it was."""
+        sending = command(*self.live.replay(portion, 5, "--speed", str(speed)))
+        with subprocess.Popen(sending, env=environment()) as feed:
+            self.kill(victim)
+            assert feed.wait(PATIENCE) == 0
 
     def wait_for_moment(self) -> int:
         """Wait until something may be killed; return the lag, in messages."""

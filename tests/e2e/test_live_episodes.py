@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ import pytest
 from kerneltrack.monitor.feedback import FIELDS
 from pipelines.cli.main import main
 from pipelines.topics.admin import Topics
-from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
-from tests.e2e.jobs import command, environment, features_of, table_of, track
+from tests.e2e.clusters import LocalCluster, wait_for
+from tests.e2e.jobs import features_of, table_of, track
 from tests.e2e.kills import Killer
 from tests.e2e.live import CHANNELS, COLUMNS, SPECS, Live, Recording, assert_same_bits, record
 from tests.e2e.quiet_told import ToldTimes
@@ -81,11 +80,7 @@ def test_episodes_are_those_of_the_file_job_through_a_kill_and_a_savepoint(
     flags = (*REFERENCE, "--checkpointing_interval=500", "--devices-topic", DEVICES)
     job = live.start(*flags)
     live.read("", 1, tmp_path)
-    killer = Killer(live, job, SEED)
-    sending = command(*live.replay(third, 5, "--speed", "0.4"))
-    with subprocess.Popen(sending, env=environment()) as feed:
-        killer.kill("taskmanager")
-        assert feed.wait(PATIENCE) == 0
+    Killer(live, job, SEED).kill_beneath("taskmanager", third, 0.4)
     assert main(["stop", *live.place, "--savepoint"]) == 0
     with live.running(*flags, "--resume", "latest"):
         live.send(last, 5)
@@ -235,11 +230,7 @@ def test_quiet_times_told_while_it_runs_are_those_of_a_file_on_flink_too(
     live.send(first, 5)
     live.send(second, 5)
     told.tell(live)
-    killer = Killer(live, job, SEED)
-    sending = command(*live.replay(third, 5, "--speed", "0.4"))
-    with subprocess.Popen(sending, env=environment()) as feed:
-        killer.kill("taskmanager")
-        assert feed.wait(PATIENCE) == 0
+    Killer(live, job, SEED).kill_beneath("taskmanager", third, 0.4)
     assert main(["stop", *live.place, "--savepoint"]) == 0
     with live.running(*flags, "--resume", "latest"):
         live.send(last, 5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.main import main
-from tests.e2e.clusters import PATIENCE, LocalCluster
-from tests.e2e.jobs import COLUMNS, command, environment, table_of, track
+from tests.e2e.clusters import LocalCluster
+from tests.e2e.jobs import COLUMNS, table_of, track
 from tests.e2e.kills import Killer
 from tests.e2e.live import CHANNELS, SPECS, Live, Recording, assert_same_bits, record, settled
 
@@ -126,10 +125,7 @@ def test_killed_workers_lose_and_change_nothing(
         killer = Killer(live, job, SEED)
         # The last portion has a pause of ten seconds.
         for victim, speed, portion in zip(victims, (0.4, 0.4, 0.8), others, strict=False):
-            sending = command(*live.replay(portion, 5, "--speed", str(speed)))
-            with subprocess.Popen(sending, env=environment()) as feed:
-                killer.kill(victim)
-                assert feed.wait(PATIENCE) == 0
+            killer.kill_beneath(victim, portion, speed)
         for portion in others[len(victims) :]:
             live.send(portion, 5)
         assert_same_as_file_job(live, recording, tmp_path)
