@@ -52,7 +52,7 @@ from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.clocks import is_zone
-from kerneltrack.monitor.entries import check_devices
+from kerneltrack.monitor.entries import check_devices, numbered
 from kerneltrack.monitor.feedback import Feedback, checked_feedback
 from kerneltrack.monitor.reference import LEARNINGS, Episode, ReferenceSpec
 from kerneltrack.monitor.reference.episodes import worst_first
@@ -811,7 +811,7 @@ def _rules_of(
     """
     if given is None or columns is None:
         return None
-    entries = [(f"rules, entry {number}", each) for number, each in enumerate(given, 1)]
+    entries = numbered(given, "rules, ")
     rules = checked_rules(entries, columns.features)
     check_devices("rules", rules.rules)
     return rules
@@ -829,7 +829,7 @@ def _feedback_of(
         return None
     if columns.time is None:
         raise ConfigError("time", None, "given, since feedback counts from a time on")
-    entries = [(f"feedback, entry {number}", each) for number, each in enumerate(given, 1)]
+    entries = numbered(given, "feedback, ")
     said = checked_feedback(entries, columns.features)
     check_devices("feedback", said)
     return Feedback(said, tuple(columns.features))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -49,6 +50,28 @@ def groups_named(entries: Iterable[Entry], groups: Mapping[str, str]) -> dict[st
     """Return the groups, by device, that entries name."""
     named = {each.group for each in entries if each.group is not None}
     return {device: group for device, group in groups.items() if group in named}
+
+
+def numbered(entries: Iterable[Any], of: str = "") -> list[tuple[str, Any]]:
+    """Return entries, each with its place: "entry 2", behind what they are `of`."""
+    return [(f"{of}entry {number}", each) for number, each in enumerate(entries, 1)]
+
+
+def told_entries(told: bytes, most: int) -> list[tuple[str, Any]]:
+    """Return the entries that a live job is told, lines of JSON, each with its place.
+
+    Raises:
+        ConfigError: for a line that is none, or has more than `most` bytes.
+    """
+    found = []
+    for where, line in numbered(told.splitlines()):
+        if len(line) > most:
+            raise ConfigError(where, f"{len(line):,} bytes", f"at most {most:,}")
+        try:
+            found.append((where, json.loads(line)))
+        except ValueError as error:
+            raise ConfigError(where, str(error), "a line of JSON") from error
+    return found
 
 
 def texts_of(where: str, entry: Any, fields: Sequence[str]) -> dict[str, str]:

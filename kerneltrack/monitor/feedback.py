@@ -21,7 +21,7 @@ import numpy as np
 from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC
-from kerneltrack.monitor.entries import by_who, texts_of
+from kerneltrack.monitor.entries import by_who, texts_of, told_entries
 from kerneltrack.monitor.likeness import KnownFault, likeness, named_channels
 from kerneltrack.monitor.reference.episodes import Episode
 from kerneltrack.monitor.reference.run import NOTHING_SAID
@@ -118,15 +118,15 @@ class Feedback:
         if not told:
             self.told.pop(device, None)
         elif self.told.get(device, (b"",))[0] != told:
-            self.told[device] = told, read_told(told)
+            self.told[device] = told, checked_feedback(told_entries(told, MOST_ENTRY))
 
-    def read(self, told: bytes) -> tuple[Said, ...]:
-        """Read what `told_with` gave, of these channels.
+    def read_new(self, told: bytes) -> tuple[Said, ...]:
+        """Return the entries that a live job is told.
 
         Raises:
-            ConfigError: for bytes that are something else.
+            ConfigError: for bytes that are something else, or another channel than these.
         """
-        return read_told(told, self.channels)
+        return checked_feedback(told_entries(told, MOST_ENTRY), self.channels)
 
     def said_of(self, device: str) -> IntArray:
         """Return what was said of a device's episodes, as of `reference.update`."""
@@ -216,20 +216,6 @@ def told_with(told: bytes, said: bytes) -> bytes:
     """
     lines = [*told.splitlines(), said]
     return b"\n".join(lines[-MOST_TOLD:])
-
-
-def read_told(told: bytes, channels: Sequence[str] | None = None) -> tuple[Said, ...]:
-    """Read what `told_with` gave; `channels` as of `checked_feedback`.
-
-    Raises:
-        ConfigError: for bytes that are something else.
-    """
-    try:
-        entries = [json.loads(line) for line in told.splitlines()]
-    except ValueError as error:
-        raise ConfigError("feedback", str(error), "entries in JSON") from error
-    named = [(f"entry {number}", each) for number, each in enumerate(entries, 1)]
-    return checked_feedback(named, channels)
 
 
 def named_faults(said: Sequence[Said]) -> list[KnownFault]:

@@ -8,7 +8,6 @@ again each year, week or day; a live job may be told of others while it runs.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
@@ -22,7 +21,7 @@ import numpy.typing as npt
 from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.clocks import UTC
-from kerneltrack.monitor.entries import ALL, by_who, groups_named, texts_of
+from kerneltrack.monitor.entries import ALL, by_who, groups_named, texts_of, told_entries
 from kerneltrack.monitor.recurring import EVERY, Recurrence, recurrence
 from kerneltrack.monitor.spans import is_day, parse_moment
 from kerneltrack.time_units import day_of
@@ -218,22 +217,16 @@ class QuietTimes:
         Raises:
             ConfigError: for bytes that are something else.
         """
-        try:
-            entries = [json.loads(line) for line in told.splitlines()]
-        except ValueError as error:
-            raise ConfigError("quiet time", str(error), "an entry in JSON") from error
-        return tuple(
-            _told(f"entry {number}", each, self.zone) for number, each in enumerate(entries, 1)
-        )
+        return tuple(_told(*each, self.zone) for each in told_entries(told, MOST_ENTRY))
 
-    def read_new(self, told: bytes) -> tuple[Told, ...]:
-        """Read what a live job is told.
+    def read_new(self, told: bytes) -> list[Entry]:
+        """Return the entries that a live job is told.
 
         Raises:
             ConfigError: as `read`, and for an entry that begins too early.
         """
-        found = self.read(told)
-        for entry, _ in found:
+        found = [each.entry for each in self.read(told)]
+        for entry in found:
             if self.least is not None and _begins(entry) < self.least:
                 allowed = f"{day_of(self.least)} or later, the end of the reference's stretch"
                 raise ConfigError("from", entry[2], allowed)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 from kerneltrack.errors import ConfigError, DataError, fit, printable
-from kerneltrack.monitor.entries import Entry
+from kerneltrack.monitor.entries import Entry, numbered
 from kerneltrack.snapshots.files import read_whole
 
 Entries = list[tuple[str, Any]]
@@ -60,8 +60,7 @@ class EntryFlag(NamedTuple):
         section: Any = values[self.name]
         if not isinstance(section, list) or not (section or self.may_be_empty):
             raise DataError(args.spec, f"{self.name} must hold a list: - {self.example}")
-        named = enumerate(section, 1)
-        return args.spec, [(f"{self.name}, entry {number}", each) for number, each in named]
+        return args.spec, numbered(section, f"{self.name}, ")
 
 
 def read_entries(
@@ -124,7 +123,7 @@ def _of_yaml(path: str, data: bytes, example: str) -> Entries:
     values = read_yaml(path, data)
     if not isinstance(values, list):
         raise DataError(path, f"must hold a list: - {example}")
-    return [(f"entry {number}", value) for number, value in enumerate(values, 1)]
+    return numbered(values)
 
 
 def check_groups(

@@ -175,7 +175,7 @@ class Alone:
         """Take what somebody says of its episodes."""
         self._advance()
         if self.asked.work.feedback is not None:
-            self._told += self.asked.work.feedback.read(said)
+            self._told += self.asked.work.feedback.read_new(said)
         self.asked = self.with_told(self.asked)
 
     def hear_quiet(self, command: Command) -> None:

@@ -216,20 +216,20 @@ def read(said: bytes, job: Feedback | None, key: bytes = b"m") -> Command | None
 
 
 def test_a_message_is_read_and_one_that_says_something_else_is_refused() -> None:
-    job, command = Feedback((), CHANNELS), as_command(first_said())
+    job, command = Feedback((), CHANNELS), as_command(first_said())._replace(row=5 << 20)
     assert command.said is not None
     assert dict(command.headers)[HEADER] == b"feedback"
     assert read(command.said, job) == command
-    hall = as_command(of_group(first_said()))
+    hall = as_command(of_group(first_said()))._replace(row=5 << 20)
     assert read(hall.said or b"", job, b"n") == hall
     for said, key, reason in (
-        (command.said, b"n", "must be one entry, of the message's device or of a group"),
-        (command.said * 2, b"m", "entries in JSON"),
+        (command.said, b"n", "must be one entry, of n or a group"),
+        (command.said * 2, b"m", "entry 1 = .*a line of JSON"),
         (b"", b"m", "must be one entry"),
         (b"[1]", b"m", "command feedback: entry 1"),
         (command.said.replace(b"oil", b"dust"), b"m", "a channel: flow, heat, oil"),
         (command.said.replace(b"false", b"wrong"), b"m", "false or real"),
-        (command.said + b" " * 20_000, b"m", "longer than 16,384 bytes"),
+        (command.said + b" " * 20_000, b"m", "at most 16,384"),
     ):
         with pytest.raises(BadMessageError, match=reason):
             read(said, job, key)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kerneltrack import codec
-from kerneltrack.errors import DataError, KerneltrackError
+from kerneltrack.errors import DataError, KerneltrackError, printable
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.inputs import width_of_inputs
 from kerneltrack.monitor.entries import ALL
-from kerneltrack.monitor.feedback import MOST_ENTRY, Feedback
-from kerneltrack.monitor.quiet import MOST_ENTRY as MOST_QUIET
+from kerneltrack.monitor.feedback import Feedback
 from kerneltrack.monitor.quiet import QuietTimes
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -29,6 +28,10 @@ from transforms.keyed.commands import (
 from transforms.learn import learner as learning
 
 Headers = Sequence[tuple[str, bytes]]
+_HEARS_NONE = {
+    FEEDBACK: "the job was started without --feedback",
+    QUIET: "the job has no --reference, or rows without times",
+}
 
 
 class Commands:
@@ -51,9 +54,8 @@ class Commands:
         quiet: QuietTimes | None = None,
     ) -> None:
         """Keep the arguments; see the class."""
-        self._spec, self._feedback, self._quiet = spec, feedback, quiet
-        self._learner = learner
-        self._width = width
+        self._spec, self._learner, self._width = spec, learner, width
+        self._heard = {FEEDBACK: feedback, QUIET: quiet}
 
     def read(self, message: Message, headers: Headers) -> tuple[str, Chunk] | None:
         """Return a command as an element of the keyed step, None for a message that is none.
@@ -73,12 +75,11 @@ class Commands:
         action = fields[HEADER].decode("utf-8", "replace")
         if action == RESET:
             return key, as_chunk(Command(None, None))
-        if action == FEEDBACK:
-            return key, as_chunk(Command(None, None, self._said(key, fields.get(SAID, b""))))
-        if action == QUIET:
-            said = self._quiet_time(key, fields.get(SAID, b""))
+        if action in self._heard:
+            said = fields.get(SAID, b"")
+            self._check_entry(action, key, said)
             place = message.partition, int(position(message.offset, 0))
-            return key, as_chunk(Command(None, None, said, QUIET, *place))
+            return key, as_chunk(Command(None, None, said, action, *place))
         if action != REPLACE:
             allowed = f"must be {RESET}, {REPLACE}, {FEEDBACK} or {QUIET}"
             raise BadMessageError(f"command {action!r}: {allowed}")
@@ -92,44 +93,23 @@ class Commands:
             raise BadMessageError(f"command {REPLACE}: {error}") from error
         return key, as_chunk(command)
 
-    def _said(self, key: str, said: bytes) -> bytes:
-        """Return what somebody said of the episodes of a model, or of each of a group it is in.
+    def _check_entry(self, action: str, key: str, said: bytes) -> None:
+        """Refuse what is no entry about a model or a group, or about all where one may be.
 
         Raises:
-            BadMessageError: if it is no entry of that model or a group, or the job hears none.
+            BadMessageError: saying why; also where the job hears of none.
         """
-        if self._feedback is None:
-            raise BadMessageError(f"command {FEEDBACK}: the job was started without --feedback")
-        if len(said) > MOST_ENTRY:
-            raise BadMessageError(f"command {FEEDBACK}: longer than {MOST_ENTRY:,} bytes")
+        heard = self._heard[action]
+        if heard is None:
+            raise BadMessageError(f"command {action}: {_HEARS_NONE[action]}")
         try:
-            found = self._feedback.read(said)
+            found = heard.read_new(said)
         except KerneltrackError as error:
-            raise BadMessageError(f"command {FEEDBACK}: {error}") from error
-        if len(found) != 1 or (found[0].group is None and found[0].device != key):
-            allowed = "must be one entry, of the message's device or of a group"
-            raise BadMessageError(f"command {FEEDBACK}: {allowed}")
-        return said
-
-    def _quiet_time(self, key: str, said: bytes) -> bytes:
-        """Return a quiet time of a model, of all, or of a group that it is in.
-
-        Raises:
-            BadMessageError: if it is no such entry, or the job can have none.
-        """
-        if self._quiet is None:
-            allowed = "the job has no --reference, or rows without times"
-            raise BadMessageError(f"command {QUIET}: {allowed}")
-        if len(said) > MOST_QUIET:
-            raise BadMessageError(f"command {QUIET}: longer than {MOST_QUIET:,} bytes")
-        try:
-            found = self._quiet.read_new(said)
-        except KerneltrackError as error:
-            raise BadMessageError(f"command {QUIET}: {error}") from error
-        if len(found) != 1 or found[0].entry.device not in (key, ALL, None):
-            allowed = f'must be one entry, of the message\'s device, of a group, or of "{ALL}"'
-            raise BadMessageError(f"command {QUIET}: {allowed}")
-        return said
+            raise BadMessageError(f"command {action}: {error}") from error
+        whom = [key, ALL] if action == QUIET else [key]
+        if len(found) != 1 or (found[0].group is None and found[0].device not in whom):
+            allowed = f"must be one entry, of {', '.join(map(printable, whom))} or a group"
+            raise BadMessageError(f"command {action}: {allowed}")
 
     def _check(self, command: Command) -> None:
         """Refuse what is no state of these specs.
