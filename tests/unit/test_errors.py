@@ -78,6 +78,18 @@ def test_a_value_that_holds_itself_many_times_over_costs_nothing() -> None:
     assert str(ConfigError("rank", itself, "a number")) == "rank = [[[...]]]: must be a number"
 
 
+def test_lists_of_a_flag_are_shown_as_they_were_written() -> None:
+    given = {
+        "--causes": ("outside",),
+        "--columns": ["a", "b"],
+        "causes": ("outside",),
+        "--none": (),
+    }
+    shown = ("'outside'", "'a', 'b'", "('outside',)", "()")
+    for (field, value), text in zip(given.items(), shown, strict=True):
+        assert str(ConfigError(field, value, "known")) == f"{field} = {text}: must be known"
+
+
 def test_the_setting_and_what_is_allowed_stay() -> None:
     error = ConfigError("rank", "9" * 10**6, "an integer from 1 to 1000")
     assert str(error) == f"rank = '{'9' * 95}...': must be an integer from 1 to 1000"
