@@ -31,7 +31,7 @@ from pipelines.devices.text import (
     table_of,
 )
 from pipelines.job import say
-from pipelines.report.clock import UTC_CLOCK, clock_of
+from pipelines.report.clock import clock_of
 from pipelines.report.data.alike import alike, alike_lines
 from pipelines.report.data.differences import causes_of
 from pipelines.report.data.files import read_run
@@ -54,10 +54,10 @@ def run(args: argparse.Namespace) -> int:
     check(args)
     if args.serve is not None:
         return _serve(args)
-    record = None if args.folder is None else read_run(args.folder)
     with _source(args) as source:
-        shown = _Shown(args, record, source.causes)
-        shown.print(source.read(0.0, None) or [])
+        lines = source.read(0.0, None) or []
+        shown = _Shown(args, source)
+        shown.print(lines)
         if args.watch is None:
             return 0
         with Interruption() as interruption:
@@ -75,7 +75,8 @@ def _serve(args: argparse.Namespace) -> int:
         every = args.watch or SERVED_EVERY
 
         def show(lines: list[Line]) -> None:
-            server.show(metrics.text(lines, _open_incidents(args.folder, lines, groups)))
+            found = _open_incidents(args.folder, source.run, lines, groups)
+            server.show(metrics.text(lines, found))
 
         return _follow(source, 0.0, every, interruption, show)
 
@@ -101,16 +102,23 @@ def _groups(args: argparse.Namespace) -> dict[str, str] | None:
 
 
 def _open_incidents(
-    folder: str | None, lines: list[Line], groups: Mapping[str, str] | None
+    folder: str | None,
+    run: Mapping[str, Any] | None,
+    lines: list[Line],
+    groups: Mapping[str, str] | None,
 ) -> list[Incident]:
     """Return the incidents that are not over: those of a run, or what the lines say of them."""
-    if folder is None:
+    if folder is None or run is None:
         return incidents_now(lines, groups)
-    return [each for each in incidents_of_run(folder, read_run(folder)) if each.open]
+    return [each for each in incidents_of_run(folder, run) if each.open]
 
 
 class _Source(Protocol):
     """What knows of devices: a run's folder, or the topics of a live job."""
+
+    @property
+    def run(self) -> Mapping[str, Any] | None:
+        """The record of the run that was read last; None: a live job has none."""
 
     def read(self, seconds: float, interruption: Interruption | None) -> _Lines:
         """Return the newest lines, after so many seconds or as soon as a signal comes."""
@@ -141,6 +149,7 @@ class _RunFolder:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self.run: Mapping[str, Any] | None = None
 
     def read(self, seconds: float, interruption: Interruption | None) -> _Lines:
         """Return the lines of the devices; None where there is no record to be read."""
@@ -149,31 +158,27 @@ class _RunFolder:
             # A job that writes the folder anew writes the record last.
             if interruption.came or not exists(join(self._folder, RUN)):
                 return None
-        return lines_of_run(self._folder)
+        self.run = read_run(self._folder)
+        return lines_of_run(self._folder, self.run)
 
     def causes(self) -> list[str]:
         """Return a line for each common cause of the last period."""
-        return causes_of(self._folder, read_run(self._folder))
+        return causes_of(self._folder, self.run or {})
 
 
 class _Shown:
     """Prints lines, and knows what it has printed."""
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        run: Mapping[str, Any] | None,
-        causes: Callable[[], list[str]],
-    ) -> None:
-        self._until = None if run is None else calibrated_from(run)
-        self._clock = UTC_CLOCK if run is None else clock_of(run)
+    def __init__(self, args: argparse.Namespace, source: _Source) -> None:
+        run, self._source = source.run or {}, source
+        self._until, self._clock = calibrated_from(run), clock_of(run)
         self._json, self._csv = args.json, args.csv
         self._groups = _groups(args)
-        self._faults = faults_of_run(run or {}) or None
+        self._faults = faults_of_run(run) or None
         if args.faults is not None:
             self._faults = read_faults(args.faults, args.folder)
         self._states, self._folder, self._topic = args.state, args.folder, args.topic
-        self._causes, self._before = causes, dict[str, Line]()
+        self._before = dict[str, Line]()
         self._clears = args.watch is not None and sys.stdout.isatty()
 
     def print(self, lines: list[Line]) -> None:
@@ -198,12 +203,11 @@ class _Shown:
 
     def _of_fleet(self, lines: list[Line]) -> list[str]:
         """Return the list of a stated false share, open incidents and common causes."""
-        listed = []
-        if self._folder is not None:
-            listed = listed_lines(self._folder, read_run(self._folder))
-        found = _open_incidents(self._folder, lines, self._groups)
+        run = self._source.run
+        listed = [] if self._folder is None else listed_lines(self._folder, run or {})
+        found = _open_incidents(self._folder, run, lines, self._groups)
         incidents = lines_of_incidents(found, len(lines), self._clock)
-        return [*listed, *incidents, *self._causes()]
+        return [*listed, *incidents, *self._source.causes()]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""

@@ -31,7 +31,6 @@ from pipelines.report.data.files import (
     parquet_files,
     read_batches,
     read_lines,
-    read_run,
 )
 from pipelines.report.data.lasting import LastingChanges
 from pipelines.report.data.listed import listed_of
@@ -50,7 +49,7 @@ _MUTED = "muted"
 _GIVEN = "reference_from"
 
 
-def lines_of_run(output: str) -> list[Line]:
+def lines_of_run(output: str, run: Mapping[str, Any]) -> list[Line]:
     """Return what is known of each device that has features, after its last row.
 
     The fields are those of the devices topic. `since` of a device without episodes is null. With
@@ -58,14 +57,14 @@ def lines_of_run(output: str) -> list[Line]:
 
     Args:
         output: The run's folder.
+        run: Its record.
 
     Raises:
-        DataError: if `run.json` or a file cannot be read.
+        DataError: if a file cannot be read.
         ConfigError: for a folder without features, such as that of `kerneltrack score`.
 
     Cost: O(rows) time, O(devices) memory.
     """
-    run = read_run(output)
     paths = parquet_files(output, FEATURES)
     names = column_names(paths)
     if "index" not in names:

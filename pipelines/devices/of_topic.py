@@ -33,6 +33,7 @@ class DevicesTopic:
         self._topic, self._reader = topic, OutputReader(client, topic, "json")
         self._of_periods = periods
         self._newest: dict[str, Line] = {}
+        self.run = None
 
     def close(self) -> None:
         """Close the consumers."""

@@ -22,6 +22,7 @@ import pytest
 
 from pipelines.cli.main import main
 from pipelines.devices.of_run import lines_of_run
+from pipelines.report.data.files import read_run
 from tests.deployment import FLEET_ALERTS, FLEET_DASHBOARD, dashboard_queries
 from tests.e2e.clusters import PATIENCE, LocalCluster, make_topics, wait_for
 from tests.e2e.jobs import command, environment
@@ -147,7 +148,7 @@ def test_every_panel_and_rule_finds_what_the_exporter_shows(run: str, tmp_path: 
             }
             assert listed[0]["channel"] == "heat"
             since = {each["metric"]["device"]: each["value"][1] for each in found(panels[TABLE][1])}
-            known = {line["model_id"]: line["since"] for line in lines_of_run(run)}
+            known = {line["model_id"]: line["since"] for line in lines_of_run(run, read_run(run))}
             for name in ("pump-1", "pump-3"):
                 assert np.datetime64(int(float(since[name])), "ms") == np.datetime64(
                     known[name][:-1]

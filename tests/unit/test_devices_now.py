@@ -25,6 +25,7 @@ from pipelines.cli.groups_file import read_groups
 from pipelines.cli.main import main
 from pipelines.devices.of_run import lines_of_run
 from pipelines.devices.of_topic import take
+from pipelines.report.data.files import read_run
 from tests.e2e.jobs import environment
 from tests.parts import examples
 from tests.report_runs import SECOND, START, features, put, run_folder, times
@@ -60,7 +61,7 @@ def run(
 
 
 def known(output: str) -> dict[str, dict[str, Any]]:
-    return {line["model_id"]: line for line in lines_of_run(output)}
+    return {line["model_id"]: line for line in lines_of_run(output, read_run(output))}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
@@ -319,7 +320,7 @@ def test_what_is_refused(
 def test_a_run_of_score_is_refused(tmp_path: Path) -> None:
     output = run_folder(tmp_path / "out", None)
     with pytest.raises(ConfigError, match="kerneltrack track"):
-        lines_of_run(output)
+        lines_of_run(output, read_run(output))
 
 
 def test_devices_are_named_after_known_faults_of_their_run_or_another(

@@ -59,6 +59,7 @@ def test_a_topic_without_a_state_of_a_device_may_be_the_wrong_one(
         watch=None,
         faults=None,
     )
-    _Shown(args, None, list).print([])
+    source: Any = SimpleNamespace(run=None, causes=list)
+    _Shown(args, source).print([])
     said = capsys.readouterr().out
     assert said == "plant-episodes has no state of a device yet: is it a --devices-topic?\n"

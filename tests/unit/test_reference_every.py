@@ -30,7 +30,7 @@ from kerneltrack.monitor.reference import AUTO, ReferenceSpec
 from kerneltrack.trackers import OKFEBSpec
 from pipelines.cli.main import main
 from pipelines.devices.of_run import lines_of_run
-from pipelines.report.data.files import parquet_files
+from pipelines.report.data.files import parquet_files, read_run
 from tests.parts import examples
 
 Array = npt.NDArray[np.float64]
@@ -270,7 +270,7 @@ def test_a_job_says_of_its_devices_what_one_of_thinned_rows_says(
         left_out = "rows", *indexes
         lines = [
             {key: value for key, value in line.items() if key not in left_out}
-            for line in lines_of_run(output)
+            for line in lines_of_run(output, read_run(output))
         ]
         told = pa.concat_tables(map(pq.read_table, parquet_files(output, "episodes"))).to_pylist()
         for line in told:
