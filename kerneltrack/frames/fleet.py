@@ -16,16 +16,16 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from kerneltrack import codec
 from kerneltrack.arrays import FloatArray
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.conditions import without_unseen
-from kerneltrack.fleet.devices import channel_text
 from kerneltrack.fleet.model import Work
+from kerneltrack.frames import folder as saved
 from kerneltrack.frames import model as steps
 from kerneltrack.frames.arrivals import Arrivals, Arriving
 from kerneltrack.frames.doubts import doubts
-from kerneltrack.frames.kept import COLUMNS, MAX_JUMP, KeptFleet, read_columns
+from kerneltrack.frames.episodes import FleetEpisode, channel_names, columns_of, id_name, latest
+from kerneltrack.frames.kept import MAX_JUMP, KeptFleet, read_columns
 from kerneltrack.frames.model import DeviceModel, RowResults, Specs
 from kerneltrack.frames.output import (
     EARLIER,
@@ -34,6 +34,7 @@ from kerneltrack.frames.output import (
     by_model,
     warn_of_refused,
 )
+from kerneltrack.frames.people import People
 from kerneltrack.frames.plot import Clock, Plot, ShadedSpan, draw, draw_device, when
 from kerneltrack.frames.reading import Asked, FrameReading, KnownModels, ReadFrame
 from kerneltrack.frames.table import (
@@ -52,24 +53,15 @@ from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.learners import LearnerSpec
 from kerneltrack.learners.common.usual import with_inputs
 from kerneltrack.monitor.clocks import is_zone
-from kerneltrack.monitor.entries import check_devices, numbered
-from kerneltrack.monitor.feedback import Feedback, checked_feedback
 from kerneltrack.monitor.reference import LEARNINGS, Episode, ReferenceSpec
-from kerneltrack.monitor.reference.episodes import worst_first
-from kerneltrack.monitor.reference.spec import LEAST_SHARE
-from kerneltrack.monitor.rules import Rules, checked_rules
 from kerneltrack.registry import TRACKERS, get_tracker, parse_learner_spec, parse_spec
 from kerneltrack.settings import Range, check_int, check_number
-from kerneltrack.snapshots.files import write_whole
-from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in, specs_of, write_singly
-from kerneltrack.snapshots.header import PackedState, packed_state
+from kerneltrack.snapshots.folder import SnapshotFolder, snapshots_in
 from kerneltrack.specs import check_names, spec_from_dict
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
 MOST_SHOWN = 10
 """Episodes that a summary shows."""
-_MOMENTS = (("start", "start", 0), ("detected", "opened", 1), ("last", "last", 3))
-_MOST_CHANNELS = 3
 
 
 class Fleet:
@@ -177,7 +169,7 @@ class Fleet:
         check_int("jump_rows", jump_rows, 1, MOST_JUMP_ROWS)
         max_jump = check_number("max_jump", max_jump, Range(0, math.inf))
         self._arrivals = Arrivals(max_jump, jump_rows)
-        self._rules_given, self._feedback_given = rules, feedback
+        self._people = People(rules, feedback)
         self._reading = FrameReading()
         self._refused = 0
         self._only = ""
@@ -237,8 +229,7 @@ class Fleet:
 
     def _summary(self) -> str:
         rows = sum(model.rows for model in self._models.values())
-        latest = self._latest(self._judging())
-        off = len({key for key, each in latest if not (each.closed or each.muted)})
+        off = len({key for key, each in self._latest() if not (each.closed or each.muted)})
         devices = len(self._models)
         parts = [f"{devices:,} device{'s' * (devices != 1)}", f"{rows:,} rows"]
         if self._refused:
@@ -263,7 +254,7 @@ class Fleet:
         since = np.asarray(lines["start" if self._timed else "start_index"]).astype(np.int64)
         cells = []
         for place in range(min(MOST_SHOWN, len(lines["state"]))):
-            values = [lines[name][place] for name in (self._id_name, *names)]
+            values = [lines[name][place] for name in (id_name(self.columns), *names)]
             shown = [f"{v:.1f}" if isinstance(v, float) else str(v) for v in values]
             shown.insert(1, when(int(since[place]), self._clock))
             cells.append("".join(f"<td>{html.escape(value)}</td>" for value in shown))
@@ -413,8 +404,7 @@ class Fleet:
         models = KnownModels(None if first is None else len(first.state.shift), self._timed)
         read = self._reading.read(df, asked, self._specs, models, labelled)
         specs = self._specs
-        _rules_of(self._rules_given, read.columns)
-        feedback = _feedback_of(self._feedback_given, read.columns)
+        _, feedback = self._people.of(read.columns)
         if feedback != specs.feedback:
             specs = dataclasses.replace(specs, feedback=feedback)
         if specs.reference is not None and specs.reference.names_channels:
@@ -492,11 +482,6 @@ class Fleet:
     # Results out.
 
     @property
-    def _id_name(self) -> str:
-        known = self.columns
-        return "model_id" if known is None or known.model_id is None else known.model_id
-
-    @property
     def _timed(self) -> bool:
         return any(model.time is not None for model in self._models.values())
 
@@ -525,64 +510,16 @@ class Fleet:
 
     def _judging(self) -> Work:
         """Return what is done with rows, as far as it says which episodes count."""
-        rules = _rules_of(self._rules_given, self.columns)
-        feedback = _feedback_of(self._feedback_given, self.columns)
+        rules, feedback = self._people.of(self.columns)
         return Work(spec=self._specs.tracker, rules=rules, feedback=feedback)
 
-    def _latest(self, work: Work) -> list[tuple[str, Episode]]:
-        """Return all episodes as they stand, the worst first, those that are open before.
-
-        Those that are muted come last. `work`: as of `_judging`.
-        """
-        found = [(key, work.judged(key, each)) for (key, _), each in self._episodes.items()]
-        return sorted(
-            found,
-            key=lambda one: (
-                one[1].muted is not None,
-                one[1].closed,
-                *worst_first(one[1].kind, one[1].severity),
-                one[0],
-                one[1].number,
-            ),
-        )
+    def _latest(self) -> list[FleetEpisode]:
+        """Return all episodes as they stand."""
+        return latest(self._episodes, self._judging())
 
     def _lines(self) -> dict[str, Any]:
-        work = self._judging()
-        found = self._latest(work)
-        timed = self._timed
-        moments: dict[str, Any] = {}
-        # With the places of their times in `Episode.times`.
-        for name, field, place in _MOMENTS:
-            moments[f"{name}_index"] = [getattr(episode, field) for _, episode in found]
-            if timed:
-                stamps = np.array([episode.times[place] for _, episode in found], np.int64)
-                moments[name] = stamps.view("datetime64[ns]")
-        since = "start" if timed else "start_index"
-        return {
-            self._id_name: [key for key, _ in found],
-            since: moments.pop(since),
-            "kind": [episode.kind for _, episode in found],
-            "channels": [self._channels(episode) for _, episode in found],
-            "state": [episode.state for _, episode in found],
-            **({"muted": [each.muted for _, each in found]} if work.mutes else {}),
-            "severity": [episode.severity for _, episode in found],
-            "p": [episode.peak for _, episode in found],
-            "episode": [episode.number for _, episode in found],
-            **moments,
-        }
-
-    def _channels(self, episode: Episode) -> str:
-        """Return the channels that an episode shows in, with their shares and deviations."""
-        names = self._channel_names(len(episode.shares))
-        first = np.argsort(-episode.shares, kind="stable")[:_MOST_CHANNELS].tolist()
-        parts = episode.shares.tolist(), episode.deviations.tolist()
-        shown = [at for at in first if parts[0][at] >= LEAST_SHARE]
-        return ", ".join(channel_text(names[at], *(part[at] for part in parts)) for at in shown)
-
-    def _channel_names(self, count: int) -> list[str]:
-        if self.columns is not None:
-            return list(self.columns.features)
-        return [f"channel {place}" for place in range(count)]
+        mutes = self._judging().mutes
+        return columns_of(self._latest(), self.columns, timed=self._timed, mutes=mutes)
 
     @property
     def episodes(self) -> Any:
@@ -633,7 +570,7 @@ class Fleet:
         if not isinstance(most, Integral) or most < 1:
             raise ConfigError("most", most, "a whole number of devices, at least 1")
         with self._lock:
-            found = self._latest(self._judging())
+            found = self._latest()
             if model_id is None:
                 found = [(key, episode) for key, episode in found if episode.muted is None]
                 return draw(found, self._spans, self._clock, len(self._models), most)
@@ -641,7 +578,7 @@ class Fleet:
             if key not in self._spans:
                 raise ConfigError("model_id", model_id, f"one of the fleet's {len(self)} devices")
             own = [episode for name, episode in found if name == key]
-            names = self._channel_names(max((len(each.shares) for each in own), default=0))
+            names = channel_names(self.columns, max((len(each.shares) for each in own), default=0))
             return draw_device(key, own, names, self._spans[key], self._clock)
 
     # Snapshots.
@@ -657,24 +594,14 @@ class Fleet:
             ConfigError: for a folder that holds other snapshots.
             OSError: if a file cannot be written.
         """
-        place = _path_of(folder)
-        if place.exists() and not (place.is_dir() and not any(place.iterdir())):
-            raise ConfigError("folder", str(folder), "a folder that is empty or not there")
+        place = saved.new_folder(folder)
         with self._lock:
             self._run(self._arrivals.begin_all(self._specs), Output(self._specs, 0))
-            place.mkdir(parents=True, exist_ok=True)
-            specs = specs_of(self.tracker, self.learner, self.reference)
-            write_singly(str(place), specs, self._states())
+            own, kept = self._arrivals, None
             if self.columns is not None:
-                own = self._arrivals
                 jumps = (own.max_jump, own.jump_rows, own.ahead)
                 kept = KeptFleet(self._reading, *jumps, *library_and_zone(self._like))
-                write_whole(str(place / COLUMNS), kept.encode())
-
-    def _states(self) -> Iterator[PackedState]:
-        for key in sorted(self._models):
-            for data in steps.encode(self._specs, key, self._models[key]):
-                yield packed_state(data, key)
+            saved.write(place, self._specs, self._models, kept)
 
     @classmethod
     def load(
@@ -705,7 +632,7 @@ class Fleet:
             ConfigError: for a model that is not there.
             DataError: if there are no snapshots, or they are damaged.
         """
-        place = snapshots_in(str(_path_of(folder)))
+        place = snapshots_in(str(saved.path_of(folder)))
         found = SnapshotFolder(place)
         if found.learner_spec is not None:
             found = found.with_learner()
@@ -731,17 +658,8 @@ class Fleet:
             }
         if fleet.columns is not None and fleet.columns.model_id is None and len(found.models) == 1:
             (fleet._only,) = found.models
-        if models is not None and (isinstance(models, str) or not isinstance(models, Collection)):
-            raise ConfigError("models", models, "a list of ids")
-        for key in found.models if models is None else models:
-            if key not in found.models:
-                raise ConfigError("model", key, f"one that has a snapshot in {place}")
-            fleet._models[key] = steps.decode(
-                fleet._specs,
-                _state_of(found, key, codec.TRACKER),
-                _state_of(found, key, codec.LEARNER) if found.state(key, codec.LEARNER) else None,
-            )
-            model = fleet._models[key]
+        for key, model in saved.read_models(found, fleet._specs, models):
+            fleet._models[key] = model
             fleet._note(key, model, [])
             last = model.rows - 1 if model.time is None else model.time
             fleet._spans[key] = ShadedSpan(last, last)
@@ -764,13 +682,6 @@ def _check_modes(reference: ReferenceSpec, columns: FrameColumns, x: FloatArray)
         raise ConfigError("mode", name, allowed)
 
 
-def _state_of(found: SnapshotFolder, key: str, kind: str) -> tuple[bytes, str]:
-    data, place = found.state(key, kind), found.place(key, kind)
-    if data is None or place is None:
-        raise DataError(found.folder, f"no {kind} of model {key!r}")
-    return data, place
-
-
 def _check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse settings of learner and reference among those of the tracker."""
     for name, value in settings.items():
@@ -787,49 +698,8 @@ def _check_spec(field: str, spec: Any, kind: type) -> None:
         raise ConfigError(field, spec, f"a name, or a spec of that kind{none}")
 
 
-def _path_of(folder: Any) -> Path:
-    try:
-        return Path(folder)
-    except TypeError as error:
-        raise ConfigError("folder", folder, "a path") from error
-
-
 def _doubts_of(df: Any, read: ReadFrame) -> Iterator[str]:
     """Return what a person should look at in the first frame."""
     if read.columns.time is None and index_name(df) is not None:
         yield "rows are taken in their order, not by the index of times: time=True takes that"
     yield from doubts(read.frame.frame, read.columns, read.rows)
-
-
-def _rules_of(
-    given: Sequence[Mapping[str, Any]] | None, columns: FrameColumns | None
-) -> Rules | None:
-    """Return the rules of a fleet; None without any, or before its columns are known.
-
-    Raises:
-        ConfigError: for a rule that says something else, by its place.
-    """
-    if given is None or columns is None:
-        return None
-    entries = numbered(given, "rules, ")
-    rules = checked_rules(entries, columns.features)
-    check_devices("rules", rules.rules)
-    return rules
-
-
-def _feedback_of(
-    given: Sequence[Mapping[str, Any]] | None, columns: FrameColumns | None
-) -> Feedback | None:
-    """Return the feedback of a fleet; None without any, or before its columns are known.
-
-    Raises:
-        ConfigError: for an entry that says something else, by its place, or for rows without times.
-    """
-    if given is None or columns is None:
-        return None
-    if columns.time is None:
-        raise ConfigError("time", None, "given, since feedback counts from a time on")
-    entries = numbered(given, "feedback, ")
-    said = checked_feedback(entries, columns.features)
-    check_devices("feedback", said)
-    return Feedback(said, tuple(columns.features))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import kerneltrack as kt
 from kerneltrack.errors import ConfigError
+from kerneltrack.frames.folder import states_of
 from kerneltrack.frames.output import UNCONFIRMED, WAITS_AHEAD
 from tests.parts import examples
 
@@ -38,6 +39,11 @@ def update(of: kt.Fleet, rows: pd.DataFrame) -> pd.DataFrame:
     return reported
 
 
+def states(of: kt.Fleet) -> list[Any]:
+    """The models as they are written."""
+    return list(states_of(of._specs, of._models))
+
+
 @pytest.mark.parametrize("value", [0.0, math.nan])
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_row_of_2099_blocks_no_model(value: float, apart: bool) -> None:
@@ -53,7 +59,7 @@ def test_a_row_of_2099_blocks_no_model(value: float, apart: bool) -> None:
     reason = WAITS_AHEAD if value == 0 else "column 'f' is missing"
     assert reported.reason.tolist() == [reason]
     assert update(other, rows[200:]).reason.isna().all()
-    assert other._states().__next__()[0] == whole._states().__next__()[0]
+    assert states(other)[0][0] == states(whole)[0][0]
 
 
 def test_a_device_goes_on_in_a_new_time_once_enough_rows_agree() -> None:
@@ -122,7 +128,7 @@ def test_a_fleet_that_was_saved_goes_on_as_the_one_in_memory(
         pd.testing.assert_frame_equal(
             other.update(rest.iloc[part]), of.update(rest.iloc[part]), check_exact=True
         )
-    assert list(of._states()) == list(other._states())
+    assert states(of) == states(other)
 
 
 def learner_of(name: str) -> Any:
