@@ -3,6 +3,8 @@
 #ifndef KT_REFERENCE_H
 #define KT_REFERENCE_H
 
+#include <math.h>
+
 #include "arena.h"
 #include "layouts.h"
 #include "shapes.h"
@@ -183,6 +185,11 @@ static inline int has_recovered(const reference_state *state) {
          2 * compared[USUAL] > compared[COMPARED];
 }
 
+/* How many of the first entries of e, y are those of the row and of the rows just before it. */
+static inline int64_t short_of(const reference_state *state) {
+  return state->mean.size - state->memory.columns;
+}
+
 /* The means over time after the row at a place of the open block. */
 void follow_means(reference_state *state, int64_t lags, int64_t place);
 
@@ -255,6 +262,11 @@ void note_episode(const reference_state *state, int64_t row, int64_t time, int c
 
 /* Whether windows are asked for. */
 static inline int has_windows(const reference_state *state) { return state->shapes.columns > 0; }
+
+/* The distance from the nearest shape over its mean; 1 where there is none. */
+static inline double window_part(const reference_state *state, double window) {
+  return window < 0.0 ? 1.0 : sqrt(window) / state->reals.at[WINDOW_MEAN];
+}
 
 /* The rows of a window by channel, and how many rows before the newest each is. */
 typedef struct {
