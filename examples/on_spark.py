@@ -39,7 +39,7 @@ from transforms.chunks import Chunk, matrix_column
 from transforms.failures import FAILURE_SCHEMA, Failures
 from transforms.keyed.timers import standing_at
 from transforms.outputs import EPISODES, FAILURES, FEATURES, LATE, SNAPSHOTS
-from transforms.track.late_data import late_as_failures
+from transforms.track.refusals import late_as_failures
 
 SPEC, REFERENCE = OKFEBSpec(rank=5, budget=10), ReferenceSpec(learning="first")
 Schemas = dict[str, pa.Schema]

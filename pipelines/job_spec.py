@@ -61,8 +61,8 @@ from transforms.outputs import Asked, schemas
 from transforms.periods import SummarisePeriods
 from transforms.read.columns import Columns
 from transforms.read.label_values import check_label_type
-from transforms.track.late_data import late_as_failures
 from transforms.track.order import DROP, MERGE, Order
+from transforms.track.refusals import late_as_failures
 from transforms.track.transform import MeasureMismatch, TrackSubspace
 
 MICRO = 1e-6

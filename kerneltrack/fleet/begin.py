@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.fleet.companions import FirstRows
-from kerneltrack.fleet.conditions import without_unseen
+from kerneltrack.fleet.conditions import without_modes, without_unseen
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
-from kerneltrack.fleet.modes import without_modes
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import first_matrix
 from kerneltrack.trackers.common.loop import FIRST

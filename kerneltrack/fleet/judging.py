@@ -9,10 +9,15 @@ from typing import TypeAlias
 import numpy as np
 
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
-from kerneltrack.fleet.conditions import idle_rows, without_unseen
+from kerneltrack.fleet.conditions import (
+    idle_rows,
+    modes_of,
+    with_modes,
+    without_modes,
+    without_unseen,
+)
 from kerneltrack.fleet.devices import PassedBy, changes, judged, may_begin, may_last, reopened
 from kerneltrack.fleet.models import Models
-from kerneltrack.fleet.modes import modes_of, with_modes, without_modes
 from kerneltrack.fleet.references import Referred, refer_each, rows_that_pass
 from kerneltrack.fleet.results import Results
 from kerneltrack.fleet.valid_rows import ValidRows

@@ -26,12 +26,11 @@ from kerneltrack.fleet.forward_fill import LastValues, hold_each
 from kerneltrack.fleet.judging import Judging
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models, time_of
-from kerneltrack.fleet.moving_times import lines_of_moving
 from kerneltrack.fleet.open_windows import OwnRows, WindowsOnTheWay, windows_of
 from kerneltrack.fleet.results import Alert, Results
 from kerneltrack.fleet.states import states_of
 from kerneltrack.fleet.valid_rows import ValidRows, all_of
-from kerneltrack.fleet.windows import Measured
+from kerneltrack.fleet.windows import Measured, lines_of_moving
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.mismatch import window_mismatches
 from kerneltrack.monitor.moving import no_mismatch

@@ -1,4 +1,8 @@
-/* Random numbers from counters, see `kerneltrack/trackers/doubly/philox.py`. */
+/* Random numbers from counters: Philox4x64-10. The same counter gives the same words, in any order and in any
+process, so that what was drawn once need not be stored; those of `numpy.random.Philox`, bit for bit.
+
+Reference: J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011,
+section 3.2. */
 #ifndef KT_PHILOX_H
 #define KT_PHILOX_H
 

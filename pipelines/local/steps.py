@@ -43,7 +43,7 @@ from transforms.outputs import (
 from transforms.read.columns import Columns
 from transforms.read.label_files import indexed
 from transforms.snapshots.write import WriteStateFn
-from transforms.track.late_data import late_as_failures
+from transforms.track.refusals import late_as_failures
 
 Sent = tuple[str, Outgoing]
 """A topic, and a message for it."""

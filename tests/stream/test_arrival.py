@@ -26,7 +26,7 @@ from transforms.outputs import FEATURES
 from transforms.partition.grouped import run_partition
 from transforms.partition.shuffle import MODEL, sort_rows
 from transforms.partition.steps import Steps
-from transforms.track.late_data import LATE
+from transforms.track.refusals import LATE
 
 MODELS = 5
 SPEC = OKFEBSpec(rank=3, budget=5, warmup=20, novelty_window=100)

@@ -25,7 +25,7 @@ from kerneltrack import (
     run_all,
 )
 from kerneltrack.errors import ConfigError
-from kerneltrack.fleet.modes import without_modes
+from kerneltrack.fleet.conditions import without_modes
 from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.monitor import neighbours, reference
 from kerneltrack.monitor.neighbours import Fingerprint, compare, fingerprint

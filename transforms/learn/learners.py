@@ -7,7 +7,8 @@ is the case of one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from kerneltrack.codec import SnapshotParts
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.learners import LearnerState
+from kerneltrack.learners.common.base import CARRIED
 from kerneltrack.learners.common.board import Line
 from kerneltrack.learners.common.spec import BOTH, FEATURES, LearnerSpec
 from kerneltrack.registry import get_learner
@@ -40,11 +42,12 @@ from transforms.learn.metrics import metrics_chunk
 from transforms.learn.plan import Plan
 from transforms.learn.predictions import SLICE_ROWS
 from transforms.learn.run import Outcome, advance_late, boundaries, end_metrics, settle_each
-from transforms.learn.totals import count_learned
 from transforms.learn.waiting import FeatureRows, none_waiting, prediction_chunk
 from transforms.metrics import count
 from transforms.outputs import LOST_LABELS, METRICS, PREDICTIONS, SCORED, SNAPSHOTS
 from transforms.read.label_values import label_values, no_labels
+
+_COUNTED = ("scored", "correct", "learned", "unusable")
 
 
 class Last(NamedTuple):
@@ -342,7 +345,7 @@ class Learners:
     def came(self) -> LearnedModels:
         """Return what came since this was last called, and count it."""
         spec, many = self._plan.spec, len(self.keys)
-        count_learned(spec, zip(self._before, self.now, strict=True))
+        _count_learned(spec, zip(self._before, self.now, strict=True))
         self._before = list(self.now)
         main = {part: _joined(chunks, many) for part, chunks in self._said.items()}
         for place, outcome in self._outcomes.items():
@@ -420,3 +423,17 @@ def outputs_of(keys: Sequence[str], learned: LearnedModels) -> Iterator[TaggedOu
     for batches in learned.failures.values():
         for batch in batches:
             yield TaggedOutput(LOST_LABELS, Failures(batch))
+
+
+def _count_learned(spec: LearnerSpec, changes: Iterable[tuple[Learning, Learning]]) -> None:
+    """Count the rows that learners predicted from one state to another, and what came of them."""
+    learner, totals = get_learner(spec.learner), Counter[str]()
+    for before, now in changes:
+        totals["predicted"] += now.rows - before.rows
+        for known, sign in ((now, 1), (before, -1)):
+            counters = {} if known.state is None else learner.counters(known.state)
+            for name, value in counters.items():
+                if name in _COUNTED or name.startswith(CARRIED):
+                    totals[name] += sign * int(value)
+    for name, amount in totals.items():
+        count(name, amount)

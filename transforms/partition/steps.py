@@ -26,8 +26,8 @@ from transforms.outputs import FAILURES, LATE, LOST_LABELS
 from transforms.read.files import CHUNK_ROWS
 from transforms.track.clock import Clock
 from transforms.track.emit import Output, failures
-from transforms.track.late_data import late_as_failures
 from transforms.track.order import Order
+from transforms.track.refusals import late_as_failures
 from transforms.track.step import TrackFn
 
 IN_ARRIVAL = ("row", "source")

@@ -26,10 +26,9 @@ from transforms.track.clock import (
     why_learned,
     without_duplicates,
 )
-from transforms.track.late_data import LATE
 from transforms.track.merge import merge_across
 from transforms.track.order import DROP, MERGE, Order
-from transforms.track.refusals import Refusals
+from transforms.track.refusals import LATE, Refusals
 from transforms.track.sifted_rows import SiftedRows
 from transforms.track.sorted_rows import SortedRows
 

@@ -14,10 +14,12 @@ from kerneltrack.fleet.model import Work
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.calls import refusal
 from transforms.chunks import Chunk
+from transforms.failures import Failures
 from transforms.track.order import MERGE, Order
 
 NOTHING_HELD = "a value is missing and none recent enough can stand in for it (--hold-for)"
 NOT_GIVEN = "no row of this time gives a value (--missing hold takes the last one)"
+LATE = "late: further behind the model's newest row than max_disorder"
 MOST_NAMED = 8
 """Channels that a reason names."""
 
@@ -96,3 +98,9 @@ class Refusals:
         more = len(missing) - MOST_NAMED
         named = f"{names} and {more} more" if more > 0 else names
         return f"{named}: {NOTHING_HELD if fills_gaps else NOT_GIVEN}"
+
+
+def late_as_failures(element: tuple[str, Chunk]) -> Failures:
+    """Return why late rows are refused."""
+    key, chunk = element
+    return Failures.of(key, chunk.column("source"), chunk.column("row"), [LATE] * len(chunk))
