@@ -135,7 +135,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--rate", type=float, default=4000.0, help="rows/s (default %(default)s)")
-    parser.add_argument("--folder", default=None, help="of the cluster (default: a temporary one)")
+    parser.add_argument("--folder", help="of the cluster (default: a temporary one)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(args.folder or Path(place) / "cluster")

@@ -318,7 +318,7 @@ def main() -> int:
     parser.add_argument("--engine", choices=[FLINK, LOCAL], default=FLINK)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="at the paced rate")
-    parser.add_argument("--cells", nargs="+", default=None, metavar="NAME")
+    parser.add_argument("--cells", nargs="+", metavar="NAME")
     args = parser.parse_args()
     local = args.engine == LOCAL
     cells = LOCAL_CELLS if local else CELLS

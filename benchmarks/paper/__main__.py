@@ -38,7 +38,7 @@ def main() -> int:
     papers = read_manifest()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("paper", nargs="?", choices=papers)
-    parser.add_argument("--only", nargs="+", metavar="PART", default=None)
+    parser.add_argument("--only", nargs="+", metavar="PART")
     parser.add_argument("--quick", action="store_true", help="short forms, without a verdict")
     parser.add_argument("--list", action="store_true", help="list tables and figures, and stop")
     options = parser.parse_args()

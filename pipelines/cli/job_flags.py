@@ -140,13 +140,11 @@ def _add_label_flags(
     )
     group.add_argument(
         "--label-index",
-        default=None,
         metavar="COLUMN",
         help="Match delayed labels by the row index in this column. [default: by --time]",
     )
     group.add_argument(
         "--label-column",
-        default=None,
         metavar="COLUMN",
         help="Column of the label among delayed labels. [default: --label, or label]",
     )
@@ -175,13 +173,11 @@ def _add_snapshot_flags(parser: argparse.ArgumentParser) -> Any:
     )
     group.add_argument(
         "--warm-start",
-        default=None,
         metavar="FOLDER",
         help="Continue from another run's snapshots. They are in DIR/snapshots.",
     )
     group.add_argument(
         "--start-from",
-        default=None,
         metavar="FILE",
         help="Start models from these landmarks. `kerneltrack landmarks` writes them.",
     )

@@ -18,9 +18,7 @@ def _add_settings(group: Any, flag: str, text: str) -> None:
 
 def add_client_flags(group: Any) -> None:
     """Add the flags of librdkafka's clients."""
-    group.add_argument(
-        "--brokers", default=None, metavar="HOST:PORT,...", help="Connect to these Kafka brokers."
-    )
+    group.add_argument("--brokers", metavar="HOST:PORT,...", help="Connect to these Kafka brokers.")
     _add_settings(
         group,
         "--client",

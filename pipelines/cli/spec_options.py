@@ -185,7 +185,6 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--reference",
-        default=None,
         metavar="{first,gated,auto,FILE,none}",
         help="Find devices that are off, by this reference. Rows are compared with what is normal. "
         '"first": its first rows. "gated": its first rows, updated with later rows that are not '
@@ -201,7 +200,6 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tracker",
         choices=sorted(TRACKERS),
-        default=None,
         help=f"Choose the tracker. [default {TRACKERS.default}]",
     )
     TRACKER.add_flags(group)
@@ -211,7 +209,6 @@ def add_spec_flags(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=[*LEARNERS, NONE],
         const=LEARNERS.default,
-        default=None,
         help=f"Choose the learner; {LEARNERS.default} without a name. [default: the learner of "
         f"--warm-start; {LEARNERS.default} with delayed labels; otherwise none]",
     )
@@ -233,12 +230,7 @@ def add_period_flags(parser: argparse.ArgumentParser, about: str) -> Any:
         "periods",
         "Which devices differ, by day, from their own past and from the fleet?",
     )
-    group.add_argument(
-        "--periods",
-        choices=(*LENGTHS, NONE),
-        default=None,
-        help=f"{about} [default none]",
-    )
+    group.add_argument("--periods", choices=(*LENGTHS, NONE), help=f"{about} [default none]")
     PERIODS.add_flags(group)
     return group
 
@@ -251,7 +243,6 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--group",
-        default=None,
         metavar="COLUMN",
         help="Compare devices only within the same site or kind, given by this column, and look "
         "for incidents in each, too. [default: all devices are one fleet]",
@@ -259,7 +250,6 @@ def add_fleet_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("fleet", "Which of the devices that are off are surely so?")
     group.add_argument(
         "--fleet-false-share",
-        default=None,
         type=float,
         metavar="SHARE",
         help="List devices that were off so that at most this share of the list is false on "
@@ -278,7 +268,6 @@ def add_silent_flag(group: Any, about: str) -> None:
     """Add the flag of silent devices to a group; `about`: what it does, as a sentence."""
     group.add_argument(
         "--silent-after",
-        default=None,
         metavar="DURATION|auto",
         help=f'{about} "auto": twice the third longest gap between a device\'s rows, but at '
         "least twenty usual gaps. [default: none]",
@@ -293,7 +282,6 @@ def add_rule_flags(parser: argparse.ArgumentParser, devices: str = "device or gr
     )
     group.add_argument(
         "--direction",
-        default=None,
         nargs="+",
         action="extend",
         metavar="CHANNEL=up|down",
@@ -302,7 +290,6 @@ def add_rule_flags(parser: argparse.ArgumentParser, devices: str = "device or gr
     )
     group.add_argument(
         "--least-deviation",
-        default=None,
         nargs="+",
         action="extend",
         metavar="CHANNEL=VALUE",
@@ -311,7 +298,6 @@ def add_rule_flags(parser: argparse.ArgumentParser, devices: str = "device or gr
     )
     group.add_argument(
         "--rules",
-        default=None,
         type=path_name,
         metavar="FILE",
         help=f"Take such rules from a file, CSV or YAML with {devices} (neither: all devices), "
@@ -320,7 +306,6 @@ def add_rule_flags(parser: argparse.ArgumentParser, devices: str = "device or gr
     )
     group.add_argument(
         "--feedback",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Mute episodes that are like one that is marked as false in this file, from a moment "
@@ -332,7 +317,6 @@ def add_quiet_flag(group: Any) -> None:
     """Add the flag of quiet times to a group."""
     group.add_argument(
         "--quiet",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Do not judge rows of the times in this file, such as maintenance: CSV or YAML with "

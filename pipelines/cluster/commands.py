@@ -45,7 +45,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         made.set_defaults(action_run=run)
         made.add_argument(
             "--folder",
-            default=None,
             metavar="DIR",
             help="Folder of the cluster's settings, logs and data. [default: in the user's cache]",
         )
@@ -60,11 +59,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--json", action="store_true", help="Print JSON.")
     log = add("logs", "Show the last lines of the logs.", _logs)
     log.add_argument(
-        "part",
-        nargs="?",
-        choices=logs.NAMES,
-        default=None,
-        help="Show only this part. [default: all]",
+        "part", nargs="?", choices=logs.NAMES, help="Show only this part. [default: all]"
     )
     log.add_argument("-f", "--follow", action="store_true", help="Show new lines until Ctrl-C.")
     about = "Show this many lines. [default %(default)s]"

@@ -19,9 +19,9 @@ _LONGEST_WATCH = 86_400
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `devices` to a parser."""
     parser.usage = "kerneltrack devices (DIR | --topic TOPIC) [flags]"
-    parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="Folder of a run.")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="Folder of a run.")
     parser.add_argument(
-        "--topic", default=None, help="Read this --devices-topic of a live job, from its beginning."
+        "--topic", help="Read this --devices-topic of a live job, from its beginning."
     )
     add_brokers(parser)
     parser.add_argument(
@@ -36,13 +36,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="extend",
         type=state_of,
         choices=STATES,
-        default=None,
         help="Print only devices in these states. The table's names work, too: 'well' is normal, "
         "'calibrating' learning, and 'no reference' unwatched.",
     )
     parser.add_argument(
         "--faults",
-        default=None,
         metavar="FILE",
         help="Name devices that are off after the known faults in this file (CSV or YAML): the "
         "name, device and episode of each, and the folder of its run, if it is another one.",
@@ -52,13 +50,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         type=float,
-        default=None,
         metavar="SECONDS",
         help="Print again at this interval until Ctrl-C; with --json only changes.",
     )
     parser.add_argument(
         "--serve",
-        default=None,
         metavar="HOST:PORT",
         help="Serve counts, and the devices that are off, to Prometheus at this address until "
         f"Ctrl-C. [read again every {SERVED_EVERY:g} seconds, or as --watch says]",
@@ -69,7 +65,6 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
     """Add the flag of the groups of a live job's devices to a parser."""
     parser.add_argument(
         "--groups",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Look for incidents of a live job in each site or kind, too, and compare its devices "
@@ -82,7 +77,6 @@ def add_periods_topic(parser: argparse.ArgumentParser) -> None:
     """Add the flag of a live job's periods to a parser."""
     parser.add_argument(
         "--periods-topic",
-        default=None,
         metavar="TOPIC",
         help="Read the periods topic of the live job, too: devices that differ by day from their "
         "own past and from the fleet have changed.",

@@ -19,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "kerneltrack feedback (DIR | --topic TOPIC) DEVICE EPISODE {false,real} "
         "(--to FILE | --send TOPIC) [flags]"
     )
-    parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="Folder of a run.")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="Folder of a run.")
     parser.add_argument("device", metavar="DEVICE", help="Id of the device.")
     parser.add_argument(
         "episode",
@@ -33,14 +33,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--to",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Add a line to this CSV file, which --feedback of jobs reads. It is made if missing.",
     )
     parser.add_argument(
         "--send",
-        default=None,
         metavar="TOPIC",
         help="Tell a live job that runs, by this input topic of it. The job must have been started "
         "with --feedback; later jobs know only what is in its file.",
@@ -48,14 +46,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_partition(parser)
     parser.add_argument(
         "--group",
-        default=None,
         metavar="NAME",
         help="Let the line count for each device of this value of --group COLUMN, for all of their "
         "episodes that were at the time of this one.",
     )
     parser.add_argument(
         "--groups",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Read from this file (CSV or YAML) which devices are in which group: --group with "
@@ -71,14 +67,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="start",
-        default=None,
         metavar="TIME",
         help="Count from this moment of event time on. [default: the newest row that the run or "
         "topic knows of the episode]",
     )
     parser.add_argument(
         "--topic",
-        default=None,
         help="Look the episode up in this --devices-topic or --episodes-topic of a live job.",
     )
     add_brokers(parser)

@@ -37,7 +37,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the certificate's flags to those of `inspect`."""
     parser.add_argument(
         "--certificate",
-        default=None,
         metavar="DIR",
         help="With --model: print bounds on the device's kernel mismatch, and on what linear "
         "learners lose by its features, with what they assume. DIR is the output of "
@@ -46,7 +45,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confidence",
         type=float,
-        default=None,
         metavar="P",
         help="With --certificate: the bounds on rows to come hold with this probability. "
         "[default 0.95]",
@@ -54,7 +52,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--svm-penalty",
         type=float,
-        default=None,
         metavar="C",
         help="With --certificate: C of the support vector machine, which weights the mean hinge "
         "loss. [default 1]",
@@ -62,7 +59,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ridge-penalty",
         type=float,
-        default=None,
         metavar="LAMBDA",
         help="With --certificate: penalty of the kernel ridge regression, relative to the mean "
         "squared error. [default 0.01]",

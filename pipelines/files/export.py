@@ -51,7 +51,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         action="append",
-        default=None,
         metavar="ID",
         help="Write only this device; repeat for several. [default: all]",
     )

@@ -29,27 +29,21 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="A .safetensors file of a run or, with --model, its folder of snapshots.",
     )
     parser.add_argument(
-        "--model",
-        default=None,
-        metavar="ID",
-        help="Show the snapshot of this device, from a folder.",
+        "--model", metavar="ID", help="Show the snapshot of this device, from a folder."
     )
     parser.add_argument(
         "--kind",
         choices=(codec.TRACKER, codec.LEARNER),
-        default=None,
         help=f"With --model: show the tracker or the learner. [default {codec.TRACKER}]",
     )
     parser.add_argument(
         "--rows",
         type=int,
-        default=None,
         metavar="N",
         help="With --model: show the snapshot after this many rows. [default: the newest]",
     )
     parser.add_argument(
         "--output",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="With --model: write the snapshot to this .safetensors file instead.",

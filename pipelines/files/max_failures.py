@@ -17,7 +17,6 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
     """Add `--max-failures` to a parser."""
     parser.add_argument(
         FLAG,
-        default=None,
         metavar="N|P%",
         help="Exit with code 3 if more rows than this fail. The limit is a number, or a share of "
         "all rows (5%%); outputs are complete all the same. [default: only if all rows fail]",

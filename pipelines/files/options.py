@@ -40,13 +40,11 @@ def add_track_flags(parser: Parser) -> None:
     parser.add_argument(
         "--workers",
         type=int,
-        default=None,
         metavar="N",
         help="Number of processes. [default: one per core; one for small inputs]",
     )
     parser.add_argument(
         "--temp-dir",
-        default=None,
         type=path_name,
         metavar="DIR",
         help="Local folder for intermediate rows, about as large as the input. "
@@ -70,7 +68,6 @@ def add_track_flags(parser: Parser) -> None:
     )
     parser.add_argument(
         "--lineage",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Add OpenLineage events to FILE, one line of JSON each: inputs, outputs, outcome.",
@@ -171,7 +168,6 @@ def add_tune_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task",
         choices=TASKS,
-        default=None,
         help="Treat labels as classes or as targets. [default: targets if they are floats]",
     )
     input_options.add_input_flags(parser)
@@ -206,7 +202,6 @@ def _add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        default=None,
         help="Show a status line while the job runs. [default: on a terminal]",
     )
     max_failures.add_flag(parser)

@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--folder", default="build/live-demo", help="Folder of the cluster. [default %(default)s]"
     )
-    parser.add_argument("--rows", type=int, default=None, help="Send only the first N rows.")
+    parser.add_argument("--rows", type=int, help="Send only the first N rows.")
     args = parser.parse_args(arguments)
     folder = str(Path(args.folder).absolute())
     for number in (signal.SIGTERM, signal.SIGHUP):

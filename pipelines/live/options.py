@@ -92,7 +92,6 @@ def add_flags(parser: Parser) -> None:
     spec_options.add_quiet_flag(known)
     known.add_argument(
         "--groups",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Read the group (its site or kind) of each device from this file (CSV or YAML), where "
@@ -118,7 +117,6 @@ def add_flags(parser: Parser) -> None:
     )
     snapshots.add_argument(
         "--snapshots",
-        default=None,
         metavar="FOLDER",
         help="Write snapshots to this folder. --snapshot-every and --expire-after write there.",
     )
@@ -135,18 +133,13 @@ def add_flags(parser: Parser) -> None:
 def add_stop_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `stop` to a parser."""
     parser.add_argument(
-        "job",
-        nargs="?",
-        default=None,
-        metavar="JOB",
-        help="Id or name of the job. [default: the only one]",
+        "job", nargs="?", metavar="JOB", help="Id or name of the job. [default: the only one]"
     )
     add_cluster_flags(parser)
     parser.add_argument(
         "--savepoint",
         nargs="?",
         const="",
-        default=None,
         metavar="FOLDER",
         help="Write a savepoint from which a job can continue, to FOLDER or Flink's own. Without "
         "this flag only the last checkpoint is left.",
@@ -167,7 +160,6 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--topic", required=True, help="Read rows from this topic.")
     group.add_argument(
         "--labels-topic",
-        default=None,
         metavar="TOPIC",
         help="Read delayed labels from this topic. They are in --format and have a device, "
         "--time or --label-index, and --label-column.",
@@ -177,10 +169,9 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     )
     for name, holds in TOPICS.items():
         about = f"Write this to TOPIC: {holds}. [default: OUTPUT-{name}]"
-        group.add_argument(topic_flag(name), default=None, metavar="TOPIC", help=about)
+        group.add_argument(topic_flag(name), metavar="TOPIC", help=about)
     group.add_argument(
         "--devices-topic",
-        default=None,
         metavar="TOPIC",
         help="Write each device's current state to this topic whenever it changes. The states are "
         "learning, normal, quiet, off, changed and unwatched (no reference). Needs "
@@ -216,7 +207,6 @@ def _add_kafka_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--overlap",
         choices=("fail", DROP),
-        default=None,
         help="Choose what happens to rows that the --warm-start snapshots have learned already. "
         "'fail' makes dead letters of them. 'drop' leaves them out and counts them, including rows "
         "at the time of a device's newest row: use it to continue after files without a gap. "
@@ -235,10 +225,7 @@ def _add_place_flags(parser: argparse.ArgumentParser) -> None:
     )
     add_cluster_flags(group)
     group.add_argument(
-        "--expansion-service",
-        default=None,
-        metavar="HOST:PORT",
-        help="Beam's expansion service, for KafkaIO.",
+        "--expansion-service", metavar="HOST:PORT", help="Beam's expansion service, for KafkaIO."
     )
     RUNNER.add(group)
     group.add_argument(
@@ -247,12 +234,10 @@ def _add_place_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        default=None,
         help="Show a status line while the job runs. [default: on a terminal]",
     )
     group.add_argument(
         "--resume",
-        default=None,
         metavar="PATH|latest|auto",
         help="Continue from this savepoint or checkpoint. 'latest' is the newest of a job of these "
         "topics; jobs are recorded in --state-folder. 'auto' is 'latest' where there is one, and "
@@ -264,15 +249,13 @@ def add_cluster_flags(group: Any) -> None:
     """Add the flags that say which Flink it is, which all commands of live jobs have."""
     group.add_argument(
         "--cluster",
-        default=None,
         metavar="DIR",
         help="Use the local cluster in this folder. It is started by kerneltrack cluster up "
         "--folder DIR and sets brokers, Flink and Beam's services.",
     )
-    group.add_argument("--flink", default=None, metavar="HOST:PORT", help="REST address of Flink.")
+    group.add_argument("--flink", metavar="HOST:PORT", help="REST address of Flink.")
     group.add_argument(
         "--state-folder",
-        default=None,
         metavar="DIR",
         help="Folder with the records of jobs, for stop and --resume, and, with --engine local, "
         "the job's state. [default: in --cluster]",

@@ -30,16 +30,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "kerneltrack notify (DIR | --devices-topic TOPIC | --topic TOPIC) --state FILE "
         "[receivers] [flags]"
     )
-    parser.add_argument("folder", nargs="?", default=None, metavar="DIR", help="Folder of a run.")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="Folder of a run.")
     parser.add_argument(
         "--devices-topic",
-        default=None,
         metavar="TOPIC",
         help="Read the --devices-topic of a live job: devices that are off now, and incidents.",
     )
-    parser.add_argument(
-        "--topic", default=None, help="Read the episodes topic of a live job: every episode."
-    )
+    parser.add_argument("--topic", help="Read the episodes topic of a live job: every episode.")
     add_brokers(parser)
     parser.add_argument(
         "--output-format",
@@ -49,7 +46,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--faults",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Name episodes after the known faults in this file, as `kerneltrack devices --faults` "
@@ -68,7 +64,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--follow",
         type=float,
-        default=None,
         metavar="SECONDS",
         help="Continue until Ctrl-C, and look for new episodes at this interval. [default: end "
         "once all are sent]",
@@ -92,9 +87,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_receivers(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Alertmanager")
-    group.add_argument(
-        "--alertmanager", default=None, metavar="URL", help="Send alerts to this Alertmanager."
-    )
+    group.add_argument("--alertmanager", metavar="URL", help="Send alerts to this Alertmanager.")
     group.add_argument(
         "--alertmanager-labels",
         nargs="+",
@@ -106,43 +99,35 @@ def _add_receivers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--alertmanager-token",
         type=path_name,
-        default=None,
         metavar="FILE",
         help="Send the token in this file as Authorization: Bearer.",
     )
     group = parser.add_argument_group("webhook")
-    group.add_argument("--webhook", default=None, metavar="URL", help="Send JSON to this address.")
+    group.add_argument("--webhook", metavar="URL", help="Send JSON to this address.")
     group.add_argument(
         "--webhook-file",
         type=path_name,
-        default=None,
         metavar="FILE",
         help="Send JSON to the address in this file; addresses of Slack and Teams are secrets.",
     )
     group.add_argument(
-        "--webhook-form",
-        choices=tuple(PRESETS),
-        default=None,
-        help="Form of the JSON. [default plain]",
+        "--webhook-form", choices=tuple(PRESETS), help="Form of the JSON. [default plain]"
     )
     group.add_argument(
         "--webhook-template",
         type=path_name,
-        default=None,
         metavar="FILE",
         help="Take the JSON from this file, with placeholders such as ${device} and ${summary}.",
     )
     group.add_argument(
         "--webhook-secret",
         type=path_name,
-        default=None,
         metavar="FILE",
         help="Put the text of this file, such as PagerDuty's routing key, in place of ${secret}.",
     )
     group.add_argument(
         "--webhook-token",
         type=path_name,
-        default=None,
         metavar="FILE",
         help="Send the token in this file as Authorization: Bearer.",
     )
@@ -155,10 +140,8 @@ def _add_receivers(parser: argparse.ArgumentParser) -> None:
         metavar="ADDRESS",
         help="Send e-mail to these people.",
     )
-    group.add_argument("--mail-from", default=None, metavar="ADDRESS", help="Sender of e-mail.")
-    group.add_argument(
-        "--smtp", default=None, metavar="HOST[:PORT]", help="Send e-mail through this server."
-    )
+    group.add_argument("--mail-from", metavar="ADDRESS", help="Sender of e-mail.")
+    group.add_argument("--smtp", metavar="HOST[:PORT]", help="Send e-mail through this server.")
     group.add_argument(
         "--smtp-security",
         choices=tuple(PORTS),
@@ -169,15 +152,13 @@ def _add_receivers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--smtp-certificates",
         type=path_name,
-        default=None,
         metavar="FILE",
         help="Trust the authorities in this file. [default: the system's]",
     )
-    group.add_argument("--smtp-user", default=None, metavar="NAME", help="Log in with this name.")
+    group.add_argument("--smtp-user", metavar="NAME", help="Log in with this name.")
     group.add_argument(
         "--smtp-password",
         type=path_name,
-        default=None,
         metavar="FILE",
         help="Log in with the password in this file.",
     )

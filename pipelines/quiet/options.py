@@ -17,11 +17,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "(--file FILE | --send TOPIC) [flags]"
     )
     parser.add_argument(
-        "device", nargs="?", default=None, metavar="DEVICE", help="Id of the device, or * for all."
+        "device", nargs="?", metavar="DEVICE", help="Id of the device, or * for all."
     )
     parser.add_argument(
         "--group",
-        default=None,
         metavar="NAME",
         help="Let the time count for each device of this group, in place of DEVICE.",
     )
@@ -49,7 +48,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--file",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Add a line to this CSV file, which --quiet of jobs reads; with --cancel remove it. "
@@ -57,14 +55,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--send",
-        default=None,
         metavar="TOPIC",
         help="Tell a live job that runs, by this input topic of it. Later jobs know only what is "
         "in their file.",
     )
     parser.add_argument(
         "--groups",
-        default=None,
         type=path_name,
         metavar="FILE",
         help="Read from this file (CSV or YAML) which devices there are, and their groups: "

@@ -26,7 +26,6 @@ def add_replay_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--create-topic",
         type=int,
-        default=None,
         metavar="PARTITIONS",
         help="Create the topic with this many partitions if it is missing.",
     )
@@ -64,9 +63,7 @@ def add_replay_flags(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="Delay rows at random by up to this long. [default: in order]",
     )
-    parser.add_argument(
-        "--rows", type=int, default=None, metavar="N", help="Send only the first N rows."
-    )
+    parser.add_argument("--rows", type=int, metavar="N", help="Send only the first N rows.")
     input_options.add_input_flags(parser)
 
 
@@ -83,13 +80,10 @@ def add_read_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
         type=path_name,
-        default=None,
         metavar="FILE",
         help="Write a Parquet file. [default: print lines of JSON]",
     )
-    parser.add_argument(
-        "--rows", type=int, default=None, metavar="N", help="End after this many different rows."
-    )
+    parser.add_argument("--rows", type=int, metavar="N", help="End after this many different rows.")
     parser.add_argument(
         "--idle",
         type=float,
@@ -104,13 +98,10 @@ def add_letter_flags(parser: argparse.ArgumentParser) -> None:
     add_brokers(parser)
     parser.add_argument("--topic", required=True, help="Read dead letters from this topic.")
     parser.add_argument(
-        "--to",
-        default=None,
-        metavar="TOPIC",
-        help="Send to this topic. [default: where each came from]",
+        "--to", metavar="TOPIC", help="Send to this topic. [default: where each came from]"
     )
     parser.add_argument(
-        "--reason", default=None, metavar="REGEX", help="Send only messages whose reason matches."
+        "--reason", metavar="REGEX", help="Send only messages whose reason matches."
     )
     parser.add_argument(
         "--partition",
@@ -122,7 +113,7 @@ def add_letter_flags(parser: argparse.ArgumentParser) -> None:
     )
     for flag, about in (("--since", "at or after"), ("--until", "before")):
         text = f"Send only messages whose record timestamp is {about} this time."
-        parser.add_argument(flag, default=None, metavar="TIME", help=text)
+        parser.add_argument(flag, metavar="TIME", help=text)
 
 
 def add_reset_flags(parser: argparse.ArgumentParser) -> None:
@@ -132,12 +123,11 @@ def add_reset_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True, help="Input topic of the job.")
     parser.add_argument(
         "--snapshots",
-        default=None,
         metavar="DIR",
         help="Continue from the device's newest snapshot in this folder. [default: none]",
     )
     parser.add_argument(
-        "--from-model", default=None, metavar="ID", help="Continue from another device's snapshot."
+        "--from-model", metavar="ID", help="Continue from another device's snapshot."
     )
     add_partition(parser)
 
@@ -147,7 +137,6 @@ def add_partition(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partition",
         type=int,
-        default=None,
         metavar="N",
         help="Partition with the device's rows. [default: as this client maps the id; "
         "with --client partitioner=murmur2_random, as Java's producers do]",
@@ -158,10 +147,7 @@ def add_brokers(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say where Kafka is."""
     kafka_options.add_client_flags(parser)
     parser.add_argument(
-        "--cluster",
-        default=None,
-        metavar="DIR",
-        help="Use the brokers of the local cluster in this folder.",
+        "--cluster", metavar="DIR", help="Use the brokers of the local cluster in this folder."
     )
 
 
