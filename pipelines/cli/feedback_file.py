@@ -8,7 +8,6 @@ import io
 from collections.abc import Iterable
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.monitor.clocks import UTC
 from kerneltrack.monitor.feedback import (
     FIELDS,
     NEEDED,
@@ -64,15 +63,15 @@ def check_feedback(feedback: Feedback | None, reference: ReferenceSpec | None) -
         raise ConfigError(FLAG, len(feedback.said), "left out without --reference")
 
 
-def read_feedback(path: str, zone: str = UTC) -> tuple[Said, ...]:
-    """Return what a file says; `zone` is that of times that name no offset.
+def read_feedback(path: str) -> tuple[Said, ...]:
+    """Return what a file says; times that name no offset are UTC.
 
     Raises:
         DataError: if it cannot be read, or says something else: by its line or entry.
     """
     entries = read_entries(path, MOST_BYTES, FIELDS, NEEDED, _EXAMPLE)
     try:
-        return checked_feedback(entries, None, zone)
+        return checked_feedback(entries)
     except ConfigError as error:
         raise DataError(path, str(error)) from error
 

@@ -284,7 +284,7 @@ class Alone:
         if self._learners is not None and self._touched:
             now_learned = self._learners.now[0]
             if now_learned.state is not None:
-                data = encode_snapshot(self._plan.spec, self.key, now_learned, final=False)
+                data = encode_snapshot(self._plan.spec, self.key, now_learned)
                 self._keep(SNAPSHOTS, (self.key, data))
 
     def unheard(self, now: float, due: float) -> None:

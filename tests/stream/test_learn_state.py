@@ -50,7 +50,7 @@ def test_bytes_come_back_as_they_were(spec: LearnerSpec) -> None:
     )
     assert encode_working(spec, "m", now) == data
     # Of the labels a snapshot keeps those of the rows that wait, 32 to 39.
-    kept = decode(spec, encode_snapshot(spec, "m", now, final=False), "there")
+    kept = decode(spec, encode_snapshot(spec, "m", now), "there")
     assert kept.pending.by_index.key.tolist() == list(range(34, 40))
     assert len(kept.pending.by_time.key) == 4
 

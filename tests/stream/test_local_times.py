@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.metrics import MetricsFilter
 from apache_beam.testing.util import assert_that, is_empty
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipelines.files.record import counters
 from tests.stream.test_read import cut
 from transforms.chunks import encode_batch
 from transforms.kafka.formats import MESSAGE_KEY
@@ -232,9 +232,7 @@ def test_each_file_and_model_by_itself(tmp_path: Path) -> None:
     assert_that(failed, check_failed, label="failures")
     result = pipeline.run()
     result.wait_until_finish()
-    counters = result.metrics().query(MetricsFilter().with_namespace("kerneltrack"))["counters"]
-    found = {counter.key.metric.name: counter.committed for counter in counters}
-    assert found == {
+    assert counters(result) == {
         "labels_read": 7,
         "labels_failed": 4,
         "labels_ambiguous": 7,
@@ -353,9 +351,7 @@ def test_message_rows_in_doubt_are_counted() -> None:
     assert_that(empty, is_empty())
     result = pipeline.run()
     result.wait_until_finish()
-    counters = result.metrics().query(MetricsFilter().with_namespace("kerneltrack"))["counters"]
-    found = {counter.key.metric.name: counter.committed for counter in counters}
-    assert found == {
+    assert counters(result) == {
         "messages_read": 1,
         "rows_read": 4,
         "rows_failed": 1,

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.metrics import MetricsFilter
 from apache_beam.testing.util import assert_that
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kerneltrack.errors import ConfigError, DataError
+from pipelines.files.record import counters
 from transforms.chunks import Chunk
 from transforms.failures import Failures
 from transforms.read import files as read_module
@@ -527,9 +527,7 @@ def test_pipeline(tmp_path: Path) -> None:
     assert_that(outputs["failures"], check_reasons, label="failures")
     result = pipeline.run()
     result.wait_until_finish()
-    found = result.metrics().query(MetricsFilter().with_namespace("kerneltrack"))
-    counters = {counter.key.metric.name: counter.committed for counter in found["counters"]}
-    assert counters == {"rows_read": 8, "rows_failed": 3}
+    assert counters(result) == {"rows_read": 8, "rows_failed": 3}
 
 
 def test_damage_in_a_worker_names_the_file(tmp_path: Path) -> None:

@@ -109,9 +109,9 @@ def encode_working(spec: LearnerSpec, key: str, now: Learning) -> bytes:
     return codec.encode_learner(spec, *_parts(spec, key, now, False))
 
 
-def encode_snapshot(spec: LearnerSpec, key: str, now: Learning, final: bool) -> bytes:
-    """Write what a later job goes on from; see `snapshot_parts`."""
-    return snapshot_parts(spec, key, now, final).to_bytes()
+def encode_snapshot(spec: LearnerSpec, key: str, now: Learning) -> bytes:
+    """Write what a later job goes on from before the end; see `snapshot_parts`."""
+    return snapshot_parts(spec, key, now, final=False).to_bytes()
 
 
 def snapshot_parts(

@@ -260,7 +260,7 @@ class Learners:
 
     def _write(self, place: int) -> None:
         """Write a snapshot of a model at a boundary."""
-        data = encode_snapshot(self._plan.spec, self.keys[place], self.now[place], final=False)
+        data = encode_snapshot(self._plan.spec, self.keys[place], self.now[place])
         self._outcome(place).snapshots.append(data)
 
     def _run(self, rows: Chunk, which: IntArray, starts: IntArray, stops: IntArray) -> None:

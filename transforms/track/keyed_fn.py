@@ -397,7 +397,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         if self.plan is not None and kept.learner is not None:
             now = self.learner(key, kept.learner)
             if now.state is not None:
-                data = encode_snapshot(self.plan.spec, key, now, final=False)
+                data = encode_snapshot(self.plan.spec, key, now)
                 yield pvalue.TaggedOutput(SNAPSHOTS, (key, data))
 
     def state(self, key: str, log: ModelLog) -> bytes | None:
