@@ -110,7 +110,7 @@ class ConfigError(KerneltrackError, ValueError):
         self.value = value
         self.allowed = allowed
         given = shorten(value, _MOST_GIVEN)
-        if value and field.startswith("--") and isinstance(value, list | tuple):
+        if isinstance(value, list | tuple) and value and field.startswith("--"):
             # As they were written, not as Python has them.
             given = given[1:-1].removesuffix(",")
         super().__init__(f"{fit(field, MOST_NAME)} = {given}: must be {fit(allowed)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kerneltrack.errors import (
@@ -88,6 +89,7 @@ def test_lists_of_a_flag_are_shown_as_they_were_written() -> None:
     shown = ("'outside'", "'a', 'b'", "('outside',)", "()")
     for (field, value), text in zip(given.items(), shown, strict=True):
         assert str(ConfigError(field, value, "known")) == f"{field} = {text}: must be known"
+    assert "array([0., 0.])" in str(ConfigError("--x", np.zeros(2), "known"))
 
 
 def test_the_setting_and_what_is_allowed_stay() -> None:
