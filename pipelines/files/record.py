@@ -172,7 +172,7 @@ def rows_apart(
         others = [f"{many:,} {NOT_BY_THEMSELVES[name]}" for name, many in apart.items()]
         named = [f"{counts['rows_out']:,} in {part}", f"{counts['rows_failed']:,} in failures"]
         raise JobError(f"rows are missing: {counts['rows_in']:,} in, {', '.join(named + others)}")
-    more = {name: counters[name] for name in (*ASIDE, *DOUBTFUL) if counters.get(name)}
+    more = {name: counters[name] for name in (*NOTED, *DOUBTFUL) if counters.get(name)}
     return apart | more
 
 
@@ -183,11 +183,11 @@ NOT_BY_THEMSELVES = {
 }
 """Rows that are neither in the features nor in the failures, by the name of their counter."""
 
-ASIDE = {
+NOTED = {
     "rows_idle": "rows do not meet --only-while: they are tracked, and not judged",
     "episodes_learned": "of the false episodes have become normal with their rows",
 }
-"""What is known of rows that are in the features, by the name of its counter."""
+"""What is known of rows that are in the features, and of episodes, by the name of its counter."""
 
 DOUBTFUL = {
     "values_replaced": "values came again for the same device, time and channel: the last one is "
@@ -200,7 +200,7 @@ DOUBTFUL = {
 
 def apart_text(counts: Mapping[str, Any]) -> str:
     """Return a line for each kind of rows that are not by themselves in any output."""
-    named = {**NOT_BY_THEMSELVES, **ASIDE}
+    named = {**NOT_BY_THEMSELVES, **NOTED}
     lines = [f"\n{counts[n]:,} {what}" for n, what in named.items() if counts.get(n)]
     lines += [f"\nwarning:  {counts[n]:,} {what}" for n, what in DOUBTFUL.items() if counts.get(n)]
     return "".join(lines)
