@@ -60,7 +60,6 @@ class Watch:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Begin."""
         cluster = load(Folder(folder))
         if cluster is None:
             raise FileNotFoundError(folder)

@@ -85,7 +85,6 @@ class Rows:
     """motionsense's rows, over and over."""
 
     def __init__(self) -> None:
-        """Read them."""
         table = pq.read_table(DATA / "motionsense.parquet")
         self.channels = [n for n in table.schema.names if n not in {"model_id", "time", "label"}]
         columns = [table.column(name).to_numpy() for name in self.channels]

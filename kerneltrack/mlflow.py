@@ -18,7 +18,6 @@ class FleetModel:
     """
 
     def __init__(self, fleet: Fleet) -> None:
-        """Keep the fleet; see the class."""
         self.fleet = fleet
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:

@@ -33,7 +33,6 @@ class Registry(Mapping[str, _T], Generic[_T, _S]):
     """
 
     def __init__(self, role: str, package: str, parts: Mapping[str, tuple[str, str]]) -> None:
-        """Keep the arguments; see the class."""
         self.role = role
         self.default = next(iter(parts))
         self._package = package

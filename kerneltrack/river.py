@@ -171,7 +171,6 @@ class _OnlineLearner(_Subspace):
         warmup: int = 100,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Keep the arguments; see the class."""
         # Of the tracker only the scale is used: the cheapest there is.
         super().__init__(rank=1, budget=1, warmup=warmup)
         self.learner = learner
@@ -249,7 +248,6 @@ class OnlineClassifier(_OnlineLearner, base.MiniBatchClassifier):
         warmup: int = 100,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Keep the arguments; see the class."""
         super().__init__(learner=learner, warmup=warmup, settings=settings)
         if self._spec.costs:
             # They are by names of classes, and labels in River are of any type.

@@ -68,7 +68,6 @@ class Tracker:
     """
 
     def __init__(self, tracker: str | SubspaceSpec = "okfeb", **settings: Any) -> None:
-        """Read the settings; see the class."""
         if isinstance(tracker, str):
             tracker = parse_spec({"tracker": tracker, **settings})
         elif settings:

@@ -23,7 +23,6 @@ class JobError(KerneltrackError):
     """
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
-        """Keep the arguments; see the class."""
         super().__init__(message)
         self.exit_code = exit_code
 

@@ -75,7 +75,6 @@ class ReferenceDetector(AnomalyDetector):
         target: str | None = None,
         threshold_criterion: ThresholdFn | None = None,
     ) -> None:
-        """Check the arguments; see the class."""
         # Beam ends a job at a row without one of the fields: they are taken here instead.
         self._channels = tuple(features or ())
         super().__init__(

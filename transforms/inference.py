@@ -33,7 +33,6 @@ class SnapshotModels:
     """
 
     def __init__(self, folder: str) -> None:
-        """Read the index; see the class."""
         self._found = SnapshotFolder(snapshots_in(folder), learner=True)
         # What a reference says depends on the rows before: a batch of any rows has no order.
         self.specs = Specs(self._found.spec, self._found.learner_spec, None)
@@ -98,7 +97,6 @@ class SnapshotHandler(ModelHandler[Any, PredictionResult, SnapshotModels]):
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
     ) -> None:
-        """Check the arguments; see the class."""
         super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
         if isinstance(features, str) or not features:
             raise ConfigError("features", features, "a list of names, one at least")

@@ -40,7 +40,6 @@ class PeriodRows:
     """
 
     def __init__(self, spec: PeriodsSpec, order: Order, width: int) -> None:
-        """Begin without rows."""
         self._spec, self._order = spec, order
         self._sums = DeviceSums(width, DAY)
         self._last_values: LastValues | None = None
@@ -97,7 +96,6 @@ class SummarisePeriods(beam.PTransform[Any, Any]):
     """
 
     def __init__(self, spec: PeriodsSpec, order: Order, width: int) -> None:
-        """Check the arguments; see the class."""
         super().__init__()
         check_periods(order, width)
         self._device = partial(PeriodRows, spec, order, width)

@@ -132,7 +132,6 @@ class RowsToChunks(beam.PTransform[pvalue.PCollection[Any], dict[str, pvalue.PCo
         time_unit: str = "s",
         targets: bool = False,
     ) -> None:
-        """Check the arguments; see the class."""
         super().__init__()
         if isinstance(features, str):
             raise ConfigError("features", features, "a list of names, one at least")
@@ -407,7 +406,6 @@ class ChunksToRows(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[A
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        """Keep the argument; see the class."""
         super().__init__()
         self._schema = pa.schema([field for field in schema if field.name not in _PLACES])
 

@@ -90,7 +90,6 @@ class ScoreRows(
         rules: Rules | None = None,
         feedback: Feedback | None = None,
     ) -> None:
-        """Keep the arguments; see the class."""
         super().__init__()
         if measure is not None and measure.moving is not None:
             raise ConfigError("moving", measure.moving, "None: nothing moves where nothing learns")

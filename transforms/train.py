@@ -89,7 +89,6 @@ class TrainLinear(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         bounded: bool = True,
         expiry: Expiry | None = None,
     ) -> None:
-        """Check the arguments; see the class."""
         super().__init__()
         self._plan = LearnLabels(spec, late, window, bounded).plan(snapshot_every)
         if warm is not None:

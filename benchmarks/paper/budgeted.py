@@ -134,7 +134,6 @@ class Projectron(Machine):
     margin = False
 
     def __init__(self, budget: int, width: int, gamma: float, seed: int = 0) -> None:
-        """Begin without a row."""
         super().__init__(budget, width, gamma, seed)
         self._inverse = np.zeros((0, 0))
 

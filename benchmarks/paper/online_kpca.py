@@ -57,7 +57,6 @@ class Oja:
     """
 
     def __init__(self, gamma: float, step: float, coherence: float) -> None:
-        """Begin without a row; coherence: κ to a stored row from which on a row is not stored."""
         self.kernel, self.step, self.coherence = make_kernel("gaussian", gamma), step, coherence
         self._rows: FloatArray | None = None
         self._factor = np.zeros((RANK, 0))

@@ -64,7 +64,6 @@ class KeptWindows:
     """Windows whose rows can all be kept: they stay where they are until somebody asks."""
 
     def __init__(self, known: OpenWindows, opened: Opened, own: OwnRows) -> None:
-        """Keep the arguments; see `windows_of`."""
         self._known, self._own = known, own
         self._numbers: dict[int, int] = dict(known.windows[:, :2].tolist())
         self._places = dict(opened)
@@ -120,7 +119,6 @@ class ThinnedWindows:
     def __init__(
         self, measure: MeasuredWindows, known: OpenWindows, opened: Opened, own: OwnRows
     ) -> None:
-        """Keep the arguments; see `windows_of`."""
         self._measure, self._open, self._own = measure, known, own
         self._opened = np.array(opened, np.int64).reshape(len(opened), 2)
 

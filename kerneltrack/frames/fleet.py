@@ -137,7 +137,6 @@ class Fleet:
         jump_rows: int = JUMP_ROWS,
         **settings: Any,
     ) -> None:
-        """Read the settings; see the class."""
         _check_settings(settings)
         if isinstance(tracker, str):
             if tracker in TRACKERS:

@@ -25,7 +25,6 @@ class People:
     """
 
     def __init__(self, rules: Entries, feedback: Entries) -> None:
-        """Keep the arguments; see the class."""
         self._given = rules, feedback
         self._read: tuple[object, _Read] = (None, (None, None))
 

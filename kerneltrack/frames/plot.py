@@ -49,7 +49,6 @@ class Plot:
     """
 
     def __init__(self, svg: str) -> None:
-        """Keep the picture."""
         self.svg = svg
 
     def __repr__(self) -> str:

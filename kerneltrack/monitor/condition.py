@@ -61,7 +61,6 @@ class Condition:
     """
 
     def __init__(self, text: Any) -> None:
-        """Read the text; see the class."""
         if not isinstance(text, str) or not 0 < len(text.strip()) <= MOST_CHARACTERS:
             allowed = f"a condition of 1 to {MOST_CHARACTERS:,} characters"
             raise ConfigError(FIELD, text, allowed)

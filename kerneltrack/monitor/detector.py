@@ -77,7 +77,6 @@ class ReferenceDetector:
     def __init__(
         self, spec: ReferenceSpec | None = None, *, contamination: float | None = None
     ) -> None:
-        """Keep the arguments as they are; `fit` looks at them."""
         self.spec = spec
         self.contamination = contamination
 

@@ -54,7 +54,6 @@ class SnapshotFolder:
     """
 
     def __init__(self, folder: str, learner: bool = False) -> None:
-        """Read the index; see the class."""
         self.folder = folder
         self._wants_learner = learner
         index = read_index(folder)
@@ -278,7 +277,6 @@ class PackedModels(Mapping[str, Any]):
     """
 
     def __init__(self, files: PackedFiles, count: int) -> None:
-        """Keep the arguments."""
         self.files = files
         self._count = count
 

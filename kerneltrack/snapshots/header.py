@@ -50,7 +50,6 @@ class AboutWriter:
     """
 
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
-        """Write the settings; see the class."""
         before = [""] * (len(_TRACKER_S) + 1)
         for name, values in sorted((settings or {}).items()):
             text = json.dumps(values, sort_keys=True)

@@ -79,7 +79,6 @@ class PackedWriter:
     """
 
     def __init__(self, handle: Any, float32: bool = False) -> None:
-        """Keep the arguments; see the class."""
         self._handle = handle
         self._float32 = float32
         self._layout: Layout | None = None
@@ -335,7 +334,6 @@ class PackedFile:
     """
 
     def __init__(self, path: str) -> None:
-        """Read what stands at its end; see the class."""
         self.path = path
         # What stands at the end is long where there are many groups: read once.
         self._about: Any = None
@@ -697,7 +695,6 @@ class PackedFiles:
     """
 
     def __init__(self, folder: str, slots: int, names: Sequence[str | None]) -> None:
-        """Keep the arguments; a file is looked at where it is first needed."""
         self._folder = folder
         self._slots = slots
         self._names = names

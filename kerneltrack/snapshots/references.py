@@ -64,7 +64,6 @@ class GivenReferences:
     """
 
     def __init__(self, place: str) -> None:
-        """Look at the folder's index, or at the file; see the class."""
         self.place = place
         self._folder = None if place.endswith(ENDING) else SnapshotFolder(place)
         self._last: tuple[str, Given | None] | None = None

@@ -18,7 +18,6 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        """Take no signal yet."""
         self.number = 0
         """The first signal that came."""
         # What a handler does may come in the middle of a pause. An Event's lock would then be taken

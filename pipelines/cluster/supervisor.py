@@ -43,7 +43,6 @@ class Supervisor:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Know of nothing dead yet."""
         self._cluster = cluster
         self._dead: dict[str, Process] = {}
         self._pause = FIRST_PAUSE

@@ -43,7 +43,6 @@ class PeriodsTopic:
     def __init__(
         self, client: dict[str, Any], topic: str, groups: Mapping[str, str] | None
     ) -> None:
-        """Assign all partitions."""
         self._topic, self._groups = topic, groups
         self._reader = OutputReader(client, topic, "json")
         self._periods: dict[str, dict[int, Period]] = {}

@@ -29,7 +29,6 @@ class DevicesTopic:
     def __init__(
         self, client: dict[str, Any], topic: str, periods: PeriodsTopic | None = None
     ) -> None:
-        """Assign all partitions."""
         self._topic, self._reader = topic, OutputReader(client, topic, "json")
         self._of_periods = periods
         self._newest: dict[str, Line] = {}

@@ -28,7 +28,6 @@ class MetricsServer:
     """
 
     def __init__(self, address: str) -> None:
-        """Listen."""
         host, port = _host_and_port(address)
         self._text: bytes | None = None
         try:

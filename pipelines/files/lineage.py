@@ -42,7 +42,6 @@ class Lineage:
     """
 
     def __init__(self, path: str | None, name: str, inputs: Sequence[Facet]) -> None:
-        """Keep the arguments; see the class."""
         self._path = path
         self._job = {"namespace": NAMESPACE, "name": name, "facets": {}}
         self._inputs = list(inputs)

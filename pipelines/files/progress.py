@@ -22,7 +22,6 @@ class StatusLine:
     """
 
     def __init__(self, stream: TextIO, rows: int | None, show: bool | None = None) -> None:
-        """Keep the arguments; see the class."""
         self._stream = stream
         self._rows = rows
         self._terminal = stream.isatty()

@@ -193,7 +193,6 @@ class InputWatch:
     """
 
     def __init__(self, client: Mapping[str, Any], record: Record, flink: Flink) -> None:
-        """Keep the arguments; see the class."""
         self._admin = AdminClient({"log_level": 2, **resolve(client)})
         self._record = record
         self._flink = flink

@@ -53,7 +53,6 @@ class NewestTime:
     """
 
     def __init__(self, ends: LiveEnds) -> None:
-        """Begin without a time."""
         self._topic = ends.topics[FEATURES]
         self._form = ends.output_form
         self._settings = {
@@ -232,7 +231,6 @@ class LiveStatusLine:
     def __init__(
         self, stream: TextIO, show: bool | None, job_settings: JobSettings = NOTHING
     ) -> None:
-        """Keep the arguments; see the class."""
         self._stream = stream
         self._job_settings = job_settings
         self._came = 0.0

@@ -48,7 +48,6 @@ class Models:
     """
 
     def __init__(self) -> None:
-        """Begin without models."""
         self._models: dict[str, tuple[Cells, Timers]] = {}
         self._due: dict[tuple[str, str], float] = {}
         self._queue: list[Due] = []

@@ -30,7 +30,6 @@ class Presence:
     """
 
     def __init__(self, client: Mapping[str, Any], output: str) -> None:
-        """Keep the arguments; see the class."""
         self._client, self._output = resolve(client), output
         self._group = f"kerneltrack-writes-{output}"
         self._member: confluent_kafka.Consumer | None = None

@@ -63,7 +63,6 @@ class LocalSteps:
     """
 
     def __init__(self, job: Job, ends: LiveEnds, models: Models) -> None:
-        """Make the steps; see the class."""
         self._models, self._ends, self._learner = models, ends, job.learner
         self._step = transform_of(job, bounded=False, expiry=ends.expiry).step()
         commands = Commands(job.spec, job.learner, job.columns.width, job.feedback, job.live_quiet)

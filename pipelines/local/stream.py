@@ -235,7 +235,6 @@ class Line:
     def __init__(
         self, show: bool | None, steps: LocalSteps, models: Models, engine: Engine, letters: str
     ) -> None:
-        """Begin; see the class."""
         self._shows = sys.stderr.isatty() if show is None else show
         self._steps, self._models, self._engine = steps, models, engine
         self._command = letters

@@ -31,7 +31,6 @@ class Turns:
     """
 
     def __init__(self, most: int, gap: float) -> None:
-        """Begin without messages."""
         self._most, self._gap = most, gap
         self._waiting: dict[Place, list[Message]] = {}
         self._count, self._keyed = 0, True

@@ -39,7 +39,6 @@ class Delivery:
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin at once."""
         self._receiver, self._outbox, self._most = receiver, outbox, most
         self._say, self._clock = say, clock
         self._times: deque[float] = deque(maxlen=most)

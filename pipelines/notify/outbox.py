@@ -47,7 +47,6 @@ class Outbox:
     """
 
     def __init__(self, path: str, source: str, receivers: Sequence[str]) -> None:
-        """Open it."""
         self._path, self._receivers = path, receivers
         if not Path(path).parent.is_dir():
             raise ConfigError("--state", path, "a file in a folder that exists")

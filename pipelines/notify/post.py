@@ -29,7 +29,6 @@ class DeliveryError(KerneltrackError):
     """
 
     def __init__(self, message: str, after: float | None = None, final: bool = False) -> None:
-        """Keep the arguments; see the class."""
         super().__init__(message)
         self.after, self.final = after, final
 

@@ -56,7 +56,6 @@ class FolderSource:
     """
 
     def __init__(self, folder: str, faults: Sequence[KnownFault] | None) -> None:
-        """Keep it."""
         self._folder, self._faults = folder, faults
         self.name = f"folder {whole(folder)}"
 
@@ -160,7 +159,6 @@ class DevicesSource:
         groups: Mapping[str, str] | None = None,
         periods: str | None = None,
     ) -> None:
-        """Assign its partitions."""
         # Kafka's client is not needed for a folder.
         from pipelines.devices.of_topic import devices_topic  # noqa: PLC0415
 
@@ -204,7 +202,6 @@ class TopicSource:
         outbox: Outbox,
         faults: Sequence[KnownFault],
     ) -> None:
-        """Assign its partitions."""
         # Kafka's client is not needed for a folder.
         from pipelines.topics.read_output import OutputReader  # noqa: PLC0415
 

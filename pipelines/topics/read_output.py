@@ -49,7 +49,6 @@ class Once:
     """
 
     def __init__(self) -> None:
-        """Begin without rows."""
         self._seen: dict[tuple[Any, ...], bytes] = {}
         self.repeated = 0
         self.conflicts = 0
@@ -89,7 +88,6 @@ class OutputReader(TopicReader):
     def __init__(
         self, client: dict[str, Any], topic: str, form: str, begin: Mapping[int, int] = {}
     ) -> None:
-        """Assign all partitions."""
         self._form = form
         partitions = Topics(client).check_input(topic)
         super().__init__(client, topic, "kerneltrack-read-output", partitions, begin)

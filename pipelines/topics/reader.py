@@ -36,7 +36,6 @@ class TopicReader:
         partitions: int,
         begin: Mapping[int, int] = {},
     ) -> None:
-        """Assign all partitions."""
         self.topic = topic
         self.left = set(range(partitions))
         self._consumer = confluent_kafka.Consumer(

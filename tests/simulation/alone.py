@@ -117,7 +117,6 @@ class Alone:
     def __init__(
         self, asked: Asked, key: str, states: tuple[bytes | None, bytes | None] = (None, None)
     ) -> None:
-        """Begin."""
         self.key = key
         self._told: tuple[Said, ...] = ()
         self._quiet: list[Told] = []

@@ -143,7 +143,6 @@ class Simulation:
     """
 
     def __init__(self, setup: Setup, folder: str) -> None:
-        """Begin."""
         self._setup, self._folder = setup, folder
         self.work = work_for(setup)
         self.steps = 0

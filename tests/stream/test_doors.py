@@ -144,7 +144,6 @@ class Live(Step):
     """The keyed step of a live job, with whatever is asked of it."""
 
     def __init__(self, work: Work, warm: SnapshotFolder | None = None) -> None:
-        """Make the step."""
         super().__init__(spec=work.spec)
         step = with_timers(TrackFn, "end", live=False)
         self._step = step(work, order_of(work, max_disorder=3.0), warm)
@@ -304,7 +303,6 @@ class Passed:
     """Counts calls of the core, and names the takers of rows that it calls, and others do."""
 
     def __init__(self) -> None:
-        """Count nothing yet."""
         self._core = {run_models.__code__, learn_each.__code__}
         self._takers = {taker.__code__: taker.__qualname__ for taker in TAKERS}
         self._depth = 0

@@ -37,7 +37,6 @@ class Outbox:
     """Requests that leave together; it stands for the queue of Beam's handler."""
 
     def __init__(self, stream: StateStream) -> None:
-        """Begin without requests."""
         self._stream = stream
         self._lock = threading.Lock()
         self._requests: list[bytes] = []

@@ -80,7 +80,6 @@ class StateStream:
         take: Callable[[bytes], None],
         end: Callable[[str | None], None],
     ) -> None:
-        """Open it; see the class."""
         self._take, self._end = take, end
         self._decoder = hpack.Decoder()
         # Guards what may be sent, and the socket's writing end.

@@ -53,7 +53,6 @@ class Commands:
         feedback: Feedback | None = None,
         quiet: QuietTimes | None = None,
     ) -> None:
-        """Keep the arguments; see the class."""
         self._spec, self._learner, self._width = spec, learner, width
         self._heard = {FEEDBACK: feedback, QUIET: quiet}
 

@@ -32,7 +32,6 @@ class DeviceStatesFn(beam.DoFn):
     """
 
     def __init__(self, schema: pa.Schema, channels: Sequence[str]) -> None:
-        """Keep the arguments; see the class."""
         self._schema = schema
         self._channels = tuple(channels)
 

@@ -78,7 +78,6 @@ class EncodeFn(beam.DoFn):
     """
 
     def __init__(self, schema: pa.Schema, form: str, channels: Sequence[str] = ()) -> None:
-        """Keep the arguments; see the class."""
         if form not in OUTPUT_FORMATS:
             raise ConfigError("form", form, f"one of {', '.join(OUTPUT_FORMATS)}")
         self._schema = schema

@@ -59,7 +59,6 @@ class FetchFn(beam.DoFn):
     """
 
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
-        """Keep the arguments; see the class."""
         self._topic = topic
         self._settings = {**settings, **_SETTINGS}
         self._consumer: Any = None

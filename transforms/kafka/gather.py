@@ -131,7 +131,6 @@ class Gathering:
         counted_as: str = "rows",
         registered: Callable[[bytes], Any] | None = None,
     ) -> None:
-        """Begin without messages."""
         self._counted_as = counted_as
         self._columns = columns
         self._form = form

@@ -34,7 +34,6 @@ class PeriodsFn(beam.DoFn):
     """
 
     def __init__(self, schema: pa.Schema, channels: Sequence[str], spec: PeriodsSpec) -> None:
-        """Keep the arguments; see the class."""
         self._schema = schema
         self._more: dict[str, Any] = {"channels": [*channels], "settings": spec.to_dict()}
 

@@ -81,7 +81,6 @@ class Schema:
     """
 
     def __init__(self, pool: descriptor_pool.DescriptorPool, name: str) -> None:
-        """Make no type yet."""
         self._file = pool.FindFileByName(name)
         self._types: dict[tuple[int, ...], Type] = {}
 

@@ -68,7 +68,6 @@ class ReadMessages(beam.PTransform[pvalue.PBegin, dict[str, pvalue.PCollection[A
         *,
         registry: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the arguments; see the class."""
         super().__init__()
         if form not in INPUT_FORMATS:
             raise ConfigError("form", form, f"one of {', '.join(INPUT_FORMATS)}")
@@ -108,7 +107,6 @@ class GatherFn(beam.DoFn):
         counted_as: str = "rows",
         registry: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep the arguments."""
         self._registry = registry
         self._registered: Callable[[bytes], Any] | None = None
         self._counted_as = counted_as

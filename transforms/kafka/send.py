@@ -51,7 +51,6 @@ class SendMessages(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[N
     """
 
     def __init__(self, topic: str, producer: Mapping[str, Any]) -> None:
-        """Keep the arguments; see the class."""
         super().__init__()
         self._send = _SendFn(topic, producer)
 
@@ -87,7 +86,6 @@ class Sender:
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Make the producer; see the class."""
         self._producer = confluent_kafka.Producer({**SETTINGS, **resolve(settings)})
         self.errors: list[Any] = []
         self.sent = 0

@@ -26,7 +26,6 @@ class LastWritten(Generic[_T]):
     def __init__(
         self, encode: Callable[[str, _T], bytes], decode: Callable[[str, bytes], _T]
     ) -> None:
-        """Begin without values."""
         self._encode = encode
         self._decode = decode
         self._values: OrderedDict[str, tuple[bytes, _T]] = OrderedDict()

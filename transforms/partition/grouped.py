@@ -72,7 +72,6 @@ class TrackByPartition(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]])
         *,
         partitions: int = PARTITIONS,
     ) -> None:
-        """Check the arguments; see the class."""
         super().__init__()
         check_int("partitions", partitions, 1, MOST_SLOTS)
         if track.plan is not None and not track.plan.bounded:

@@ -62,7 +62,6 @@ class TaskFiles:
     def __init__(
         self, output: str, name: str, schemas: Mapping[str, pa.Schema], sources: Sequence[str]
     ) -> None:
-        """Open the files."""
         self._paths = {part: join(output, part, f"{name}.parquet{UNFINISHED}") for part in schemas}
         self._rows = dict.fromkeys(schemas, 0)
         self._files: dict[str, RowGroups] = {}
@@ -109,7 +108,6 @@ class TaskStates:
     """
 
     def __init__(self, output: str, name: str, float32: bool) -> None:
-        """Open the file."""
         self._path = join(output, SNAPSHOTS, f"{name}.parquet{UNFINISHED}")
         self._handle = create(self._path)
         self._writer = PackedWriter(self._handle, float32)

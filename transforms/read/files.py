@@ -85,7 +85,6 @@ class ReadChunks(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         first_source: int = 0,
         counted_as: str = "rows",
     ) -> None:
-        """Match and look at the files."""
         super().__init__()
         if chunk_rows < 1:
             raise ConfigError("chunk_rows", chunk_rows, "1 at least")

@@ -42,7 +42,6 @@ class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         formats: FormatOptions | None = None,
         first_source: int = 0,
     ) -> None:
-        """Match and look at the files."""
         super().__init__()
         if not columns.label:
             raise ConfigError("label", columns.label, "the column of the labels")

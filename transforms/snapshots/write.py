@@ -44,7 +44,6 @@ class WriteSnapshots(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection
         before: SnapshotFolder | None = None,
         reference: ReferenceSpec | None = None,
     ) -> None:
-        """Keep the arguments; see the class."""
         super().__init__()
         self._folder = folder
         self._specs = specs_of(spec, learner, reference)
@@ -74,7 +73,6 @@ class WriteStates(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[An
     """
 
     def __init__(self, folder: str, float32: bool = False) -> None:
-        """Keep the arguments; see the class."""
         super().__init__()
         self._folder = folder
         self._float32 = float32
@@ -91,7 +89,6 @@ class WriteStateFn(beam.DoFn):
     """Write a state, give its line of the index; see `WriteStates`."""
 
     def __init__(self, folder: str, float32: bool) -> None:
-        """Keep the arguments."""
         self._folder = folder
         self._float32 = float32
 

@@ -103,7 +103,6 @@ class KeyedFn(beam.DoFn, abc.ABC):
         expiry: Expiry | None,
         idle_flush: float | None = None,
     ) -> None:
-        """Keep the arguments; see the class."""
         self.plan = plan
         self._warm = warm
         self._expiry = expiry

@@ -256,7 +256,6 @@ class MemoryCell:
     """A bag of Beam's state that lies in memory."""
 
     def __init__(self) -> None:
-        """Begin without entries."""
         self._entries: list[Any] = []
 
     def read(self) -> list[Any]:
@@ -311,7 +310,6 @@ class ModelLog:
     """
 
     def __init__(self, cells: Cells) -> None:
-        """Read it."""
         self._cells = cells
         self.clock: Clock | None = None
         self.learner: bytes | None = None

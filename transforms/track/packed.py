@@ -262,7 +262,6 @@ class PackedBundle:
     """
 
     def __init__(self, work: Work, keys: list[str], heads: list[Packed], width: int) -> None:
-        """Put them side by side; see the class."""
         spec: Any = work.spec
         tracker: Any = get_tracker(spec.tracker)
         self._work, self._heads = work, heads

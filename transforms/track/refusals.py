@@ -33,7 +33,6 @@ class Refusals:
     """
 
     def __init__(self, work: Work, order: Order) -> None:
-        """Keep the arguments; see the class."""
         self.work, self.order = work, order
         self._tracker = get_tracker(work.spec.tracker)
 

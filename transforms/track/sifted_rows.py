@@ -25,7 +25,6 @@ class SiftedRows:
     """
 
     def __init__(self, order: Order, standing: Standing, usable: Usable) -> None:
-        """Keep the arguments; see the class."""
         self._order = order
         self._standing = standing
         self._usable = usable

@@ -71,7 +71,6 @@ class TrackFn(KeyedFn):
         plan: Plan | None = None,
         silent_after: SilentAfter | None = None,
     ) -> None:
-        """Keep the arguments, as of `TrackSubspace`."""
         super().__init__(plan, warm, expiry, order.idle_flush)
         self._silent_after = silent_after
         self._since = -math.inf

@@ -233,7 +233,6 @@ class TrackSubspace(beam.PTransform[Any, dict[str, pvalue.PCollection[Any]]]):
         drop_overlap: bool = False,
         channels: tuple[str, ...] = (),
     ) -> None:
-        """Check the arguments; see the class."""
         super().__init__()
         check_kind("spec", spec, SubspaceSpec, "OKFEBSpec(rank=10)")
         check_kind("order", order, Order, "Order(max_disorder=2.0)")

@@ -150,7 +150,6 @@ class _Block:
     """
 
     def __init__(self, work: Work) -> None:
-        """Begin without."""
         self.ready: list[_ReadyVisit] = []
         self._work = work
         self._least, self._rows, self._size = 0, 0, 0

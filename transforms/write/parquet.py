@@ -33,7 +33,6 @@ class WriteChunks(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[An
     """
 
     def __init__(self, prefix: str, schema: pa.Schema, sources: Sequence[str] = ()) -> None:
-        """Keep the arguments; see the class."""
         super().__init__()
         self._sink = _ParquetSink(prefix, schema, sources)
 
@@ -50,7 +49,6 @@ class WriteFailures(beam.PTransform[pvalue.PCollection[Any], pvalue.PCollection[
     """
 
     def __init__(self, prefix: str, sources: Sequence[str]) -> None:
-        """Keep the arguments; see `WriteFeatures`."""
         super().__init__()
         self._sink = _ParquetSink(prefix, failures_schema(), sources)
 

@@ -64,7 +64,6 @@ class RunningPeriods:
         state: bytes = b"",
         read_past: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
-        """Go on from there; see the class."""
         self._spec, self._read_past = spec, read_past
         self.past: list[bytes] | None = None
         self._sums, self._begin = DeviceSums(width, DAY), NO_DAY

@@ -89,7 +89,6 @@ class DeviceSums:
     """
 
     def __init__(self, width: int, seconds: int) -> None:
-        """Begin without rows."""
         self.width, self._length = width, seconds * SECOND
         self.memory = Memory(
             np.zeros((len(SPANS), width)), np.zeros(width), np.zeros(2, dtype=np.int64)

@@ -38,7 +38,6 @@ class FixedBlock(Generic[State]):
     def __init__(
         self, kind: type[State], places: Places, table: npt.NDArray[np.uint8], width: int
     ) -> None:
-        """Keep the table; see the class."""
         if table.ndim != 2 or table.shape[1] != places.size:
             raise ConfigError("state", f"{table.shape[-1]} bytes", f"{places.size}")
         self.width = width
@@ -104,7 +103,6 @@ class ListBlock(Generic[State]):
     """
 
     def __init__(self, states: list[State], width: int) -> None:
-        """Keep the states; see the class."""
         self.width = width
         self.list = states
 

@@ -121,7 +121,6 @@ class RowCall:
     """
 
     def __init__(self, loop: Loop, state: Any, out: Outputs) -> None:
-        """Lay everything out; see the class."""
         self._row = np.zeros((1, len(state.scale)))
         self.out = out
         given = arguments_of(loop, words_of([state]), all_rows(self._row), out)

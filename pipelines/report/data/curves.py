@@ -107,7 +107,6 @@ class Curves:
         *,
         coarse: bool = False,
     ) -> None:
-        """Allocate; see the class."""
         self._names, self._coarse = names, coarse
         most_blocks = min(most_blocks, _COARSE_BLOCKS) if coarse else most_blocks
         self._slots = slots_of(totals.models, names)

@@ -40,7 +40,6 @@ class Groups:
     def __init__(
         self, sums: Mapping[str, type], ranges: Mapping[str, type] | None = None, size: int = 0
     ) -> None:
-        """Allocate; see the class."""
         ranges = ranges or {}
         self.rows: IntArray = np.zeros(0, dtype=np.int64)
         self.sums: Arrays = {name: np.zeros(0, kind) for name, kind in sums.items()}
@@ -154,7 +153,6 @@ class Blocks(Groups):
     def __init__(
         self, counts: IntArray, sums: Mapping[str, type], ranges: Mapping[str, type]
     ) -> None:
-        """Allocate; see the class."""
         self._start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         super().__init__(sums, ranges, int(self._start[-1]))
 
@@ -187,7 +185,6 @@ class Bins:
     """
 
     def __init__(self, part: Part, most: int, start: int | None, cuts: Sequence[int] = ()) -> None:
-        """Cut; see the class."""
         times = None if start is None or "time" not in part.low else part.shown
         self.gaps = np.zeros(0, dtype=np.int64) if times is None else times.gaps
         cuts = np.union1d(self.gaps, np.array(cuts, dtype=np.int64)).tolist()
@@ -245,7 +242,6 @@ class Shown:
     """
 
     def __init__(self, part: Part) -> None:
-        """Compare the blocks with their axis; see the class."""
         axis = part.axis
         first, last = part.low["time"], part.high["time"]
         self.inside: BoolArray = (last >= axis.first) & (first <= axis.last)

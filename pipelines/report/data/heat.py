@@ -74,7 +74,6 @@ class HeatRows:
     """
 
     def __init__(self, totals: Totals, models: list[str], odd: int, axis: TimeAxis | None) -> None:
-        """Allocate; see the class."""
         self._models, self._slots, self._odd = models, slots_of(totals.models, models), odd
         self._timed = axis is not None
         lengths = totals.length[codes_of(totals.models, models)]

@@ -29,7 +29,6 @@ class LabelCodes:
     """
 
     def __init__(self) -> None:
-        """Start without labels."""
         self._codes: dict[object, int] = {}
         self.is_numeric = False
         self.is_target = False

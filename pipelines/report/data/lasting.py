@@ -17,7 +17,6 @@ class LastingChanges:
     """
 
     def __init__(self) -> None:
-        """No episode is known yet."""
         self._found: dict[str, dict[int, Line]] = {}
 
     def add(self, line: Line) -> None:

@@ -43,7 +43,6 @@ class LearnerTally:
     """Counts of (model, label, prediction), as many as occur."""
 
     def __init__(self) -> None:
-        """Start with none."""
         self._table = pa.table(dict.fromkeys((*_KEYS, "count"), pa.array([], pa.int64())))
 
     def add(self, model: IntArray, label: IntArray, predicted: IntArray) -> None:

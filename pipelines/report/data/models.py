@@ -36,7 +36,6 @@ class ShownModels:
     """
 
     def __init__(self, totals: Totals, names: Sequence[str]) -> None:
-        """Allocate; see the class."""
         self._totals, self._names, count = totals, names, len(names)
         self._slots = slots_of(totals.models, names)
         self._lengths = totals.length[codes_of(totals.models, names)]

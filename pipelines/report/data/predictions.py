@@ -84,7 +84,6 @@ class PredictionSums:
     """
 
     def __init__(self, output: str, models: dict[str, int]) -> None:
-        """List the files; see the class."""
         self.models = models
         self.classes = LabelCodes()
         self._paths = parquet_files(output, PREDICTIONS)

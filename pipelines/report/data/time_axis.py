@@ -86,7 +86,6 @@ class RowTimes:
     """
 
     def __init__(self) -> None:
-        """Start without rows."""
         self._bits = 0
         self._first: IntArray = np.zeros(0, np.int64)
         self._last: IntArray = np.zeros(0, np.int64)

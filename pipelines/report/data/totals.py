@@ -30,7 +30,6 @@ class Moments:
     """
 
     def __init__(self) -> None:
-        """Start without groups."""
         self.n: IntArray = np.zeros(0, dtype=np.int64)
         self.mean: FloatArray = np.zeros(0)
         self._squares: FloatArray = np.zeros(0)
@@ -93,7 +92,6 @@ class Totals:
     """
 
     def __init__(self) -> None:
-        """Start without rows."""
         self.models: dict[str, int] = {}
         self.labels = LabelCodes()
         self.counts = Groups(dict.fromkeys(FATES, np.int64), {"index": np.int64})

@@ -28,7 +28,6 @@ class NoLine(DataError):
     """A file of text has no line, not even a header, as one that a logger has just opened."""
 
     def __init__(self, path: str, reason: str = "has no line", position: str | None = None) -> None:
-        """See `DataError`."""
         super().__init__(path, reason, position)
 
 

@@ -93,7 +93,6 @@ class FirstLines:
     """
 
     def __init__(self, rows: Sequence[Sequence[str]], decimal: str, nulls: Sequence[str]) -> None:
-        """Keep the arguments; see the class."""
         self.rows = rows
         self._number = re.compile(number_pattern(decimal))
         self._nulls = {"", *nulls}
