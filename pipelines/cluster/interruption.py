@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from types import FrameType, TracebackType
+from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -32,12 +32,7 @@ class Interruption:
         self._watch = signal.set_wakeup_fd(-1)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Restore the handlers of the signals."""
         signal.set_wakeup_fd(self._watch, warn_on_full_buffer=False)
         for number, handler in self._former.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from types import TracebackType
 from typing import Any
 
 from kerneltrack.errors import ConfigError
@@ -45,12 +44,7 @@ class MetricsServer:
         Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Answer no more."""
         self._server.shutdown()
         self._server.server_close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
 from typing import TextIO
 
 from transforms.metrics import TALLY
@@ -37,12 +36,7 @@ class StatusLine:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Show the last figures and end the line."""
         self._stop.set()
         if self._shown:
