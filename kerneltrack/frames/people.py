@@ -25,7 +25,9 @@ class People:
     """
 
     def __init__(self, rules: Entries, feedback: Entries) -> None:
-        self._given = rules, feedback
+        # Another iterable than a list, such as a reader of a file, can be read but once.
+        given = rules, feedback
+        self._given = [own if own is None or isinstance(own, list) else [*own] for own in given]
         self._read: tuple[object, _Read] = (None, (None, None))
 
     def of(self, columns: FrameColumns | None) -> _Read:
@@ -38,10 +40,10 @@ class People:
         if columns is None:
             return None, None
         # Entries may have been added to the lists since.
-        now = columns, [None if own is None else [*map(copy.copy, own)] for own in self._given]
-        if self._read[0] != now:
-            rules, feedback = self._given
-            self._read = now, (_rules_of(rules, columns), _feedback_of(feedback, columns))
+        now = [None if own is None else [*map(copy.copy, own)] for own in self._given]
+        if self._read[0] != (columns, now):
+            read = _rules_of(now[0], columns), _feedback_of(now[1], columns)
+            self._read = (columns, now), read
         return self._read[1]
 
 

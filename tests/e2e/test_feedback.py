@@ -149,7 +149,9 @@ def test_spec_score_and_python_say_the_same(site: Path, tmp_path: Path) -> None:
     assert main(["track", *place, *COLUMNS, *JOB, *flags]) == 0
     wanted = ends(run)
     assert [why for why in wanted.values() if why] == [WHY] * 2
-    fleet = kt.Fleet(rank=3, budget=5, feedback=said)
+    # Whatever gives the lines, it is read once.
+    lines: Any = iter(said)
+    fleet = kt.Fleet(rank=3, budget=5, feedback=lines)
     fleet.update(table(), model_id="device", time="time")
     found = fleet.episodes
     assert (
