@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.arrays import FloatArray, IntArray
-from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.fleet.learn import learn_each
 from kerneltrack.learners import LearnerState
 from kerneltrack.learners.common.board import Line
@@ -57,6 +56,7 @@ def learn_rows(
     before: Sequence[Learning],
     rows: Chunk,
     inputs: FloatArray,
+    clock: IntArray,
     starts: IntArray,
     stops: IntArray,
 ) -> LearnedRows:
@@ -67,14 +67,10 @@ def learn_rows(
         before: What each model's learner has come to.
         rows: Narrow rows; a model's, its next, follow one another.
         inputs: What learners are told of them.
+        clock: (n,) the greatest time of each row's model up to it; zeros without times.
         starts: (m,) place of each model's first row; the first one's is 0.
         stops: (m,) place after its last: the next one's first.
     """
-    times = rows.column("time") if rows.has("time") else None
-    clock = np.zeros(len(rows), np.int64)
-    if times is not None:
-        earlier = [NO_TIME if now.time is None else now.time for now in before]
-        clock = clock_of_each(times, np.array(earlier, np.int64), starts, stops)
     label = rows.batch.column("label") if rows.has("label") else None
     if label is None:
         label = to_column(no_labels(plan.spec, len(rows)))
@@ -85,8 +81,7 @@ def learn_rows(
     )
     columns = {name: rows.batch.column(name) for name in ("index", "time") if rows.has(name)}
     columns |= prediction_arrays(learned.predictions, label)
-    many = len(before)
-    last = [None] * many if times is None else clock[stops - 1].tolist()
+    last = clock[stops - 1].tolist() if rows.has("time") else [None] * len(before)
     after = [
         now.after(state, board, now.rows + length, time)
         for now, state, board, length, time in zip(

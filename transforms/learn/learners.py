@@ -231,7 +231,8 @@ class Learners:
         """
         cuts: list[IntArray] = []
         if self._plan.every is not None:
-            spans = starts.tolist(), stops.tolist(), self._clock(rows, which, starts, stops)
+            clocks = np.split(self._clock(rows, which, starts, stops), stops[:-1])
+            spans = starts.tolist(), stops.tolist(), clocks
             for place, start, stop, clock in zip(which.tolist(), *spans, strict=True):
                 known = boundaries(self._plan.every, self.now[place], clock)
                 cuts.append(np.array([start, *(start + cut for cut in known), stop]))
@@ -246,17 +247,13 @@ class Learners:
             )
             yield alive, begins, ends
 
-    def _clock(
-        self, rows: Chunk, which: IntArray, starts: IntArray, stops: IntArray
-    ) -> list[IntArray]:
-        """Return the greatest time of each model up to its rows; zeros without times."""
-        if rows.has("time"):
-            times = [self.now[place].time for place in which.tolist()]
-            before = np.array([NO_TIME if time is None else time for time in times], np.int64)
-            clock = clock_of_each(rows.column("time"), before, starts, stops)
-        else:
-            clock = np.zeros(len(rows), np.int64)
-        return np.split(clock, stops[:-1])
+    def _clock(self, rows: Chunk, which: IntArray, starts: IntArray, stops: IntArray) -> IntArray:
+        """Return the greatest time of each row's model up to it, (n,); zeros without times."""
+        if not rows.has("time"):
+            return np.zeros(len(rows), np.int64)
+        times = [self.now[place].time for place in which.tolist()]
+        before = np.array([NO_TIME if time is None else time for time in times], np.int64)
+        return clock_of_each(rows.column("time"), before, starts, stops)
 
     def _write(self, place: int) -> None:
         """Write a snapshot of a model at a boundary."""
@@ -270,7 +267,8 @@ class Learners:
         if plan.late is not None:
             self._run_late(plan.late, rows, which, starts, stops)
             return
-        learned = learn_rows(plan, now, rows, inputs_of(rows)[0], starts, stops)
+        clock = self._clock(rows, which, starts, stops)
+        learned = learn_rows(plan, now, rows, inputs_of(rows)[0], clock, starts, stops)
         self._say(PREDICTIONS, learned.predictions, np.repeat(which, stops - starts))
         for place, after, (_, lines) in zip(places, learned.after, learned.closed, strict=True):
             self.now[place] = after
@@ -287,7 +285,8 @@ class Learners:
             labels = label_values(rows.batch.column("label"))
         else:
             labels = no_labels(plan.spec, len(rows))
-        spans = starts.tolist(), stops.tolist(), self._clock(rows, which, starts, stops)
+        clocks = np.split(self._clock(rows, which, starts, stops), stops[:-1])
+        spans = starts.tolist(), stops.tolist(), clocks
         given = [
             FeatureRows(
                 self.now[place].rows,
