@@ -26,6 +26,18 @@ class UsageError(Exception):
     """The command line itself is wrong."""
 
 
+def refuse(args: argparse.Namespace, names: Iterable[str], allowed: str) -> None:
+    """Refuse flags, by their attributes, if they were given.
+
+    Raises:
+        ConfigError: for the first that was; `allowed` says where it would be taken.
+    """
+    for name in names:
+        value = getattr(args, name)
+        if value is not None and value is not False and value not in ("", []):
+            raise ConfigError(f"--{name}".replace("_", "-"), value, allowed)
+
+
 class _Paragraphs(argparse.HelpFormatter):
     """Keeps the line ends of texts, so that each line is a paragraph of its own."""
 

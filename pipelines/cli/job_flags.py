@@ -10,9 +10,9 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.window_settings import WindowSettings
 from pipelines.cli import spec_options
+from pipelines.cli.command_line import refuse
 from pipelines.cli.setting_flags import FlagsOf
 from transforms.learn.late_labels import LateLabels
 from transforms.track.order import Order
@@ -195,7 +195,5 @@ def refuse_without(args: argparse.Namespace, flag: str, others: Sequence[str]) -
     Raises:
         ConfigError: if it was given.
     """
-    value = getattr(args, flag)
-    if value is not None:
-        named = " or ".join("--" + other.replace("_", "-") for other in others)
-        raise ConfigError("--" + flag.replace("_", "-"), value, f"left out without {named}")
+    named = " or ".join("--" + other.replace("_", "-") for other in others)
+    refuse(args, [flag], f"left out without {named}")

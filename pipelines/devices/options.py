@@ -6,9 +6,9 @@ import argparse
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.devices import CHANGED, LEARNING, NORMAL, OFF, QUIET, UNWATCHED
-from pipelines.cli.command_line import path_name
+from pipelines.cli.command_line import path_name, refuse
 from pipelines.devices.text import state_of
-from pipelines.topics.options import add_brokers
+from pipelines.topics.options import OF_BROKERS, add_brokers, check_source
 
 STATES = (OFF, CHANGED, NORMAL, QUIET, LEARNING, UNWATCHED)
 SERVED_EVERY = 5.0
@@ -89,19 +89,11 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         ConfigError: unless there is either a folder or a topic, or for a wrong time.
     """
-    if args.folder is None and args.topic is None:
-        raise ConfigError("DIR", "", "a run's folder, or --topic TOPIC")
-    if args.folder is not None and args.topic is not None:
-        raise ConfigError("--topic", args.topic, f"left out with the folder {args.folder}")
+    check_source(args)
     if args.folder is not None:
-        for name in ("brokers", "cluster", "client", "groups", "periods_topic"):
-            flag = f"--{name}".replace("_", "-")
-            if getattr(args, name):
-                raise ConfigError(flag, getattr(args, name), "left out without --topic")
+        refuse(args, (*OF_BROKERS, "groups", "periods_topic"), "left out without --topic")
     if args.serve is not None:
-        for flag in ("json", "csv", "state", "faults"):
-            if getattr(args, flag):
-                raise ConfigError(f"--{flag}", getattr(args, flag), "left out with --serve")
+        refuse(args, ("json", "csv", "state", "faults"), "left out with --serve")
     if args.csv and (args.json or args.watch is not None):
         flag = "--json" if args.json else "--watch"
         raise ConfigError("--csv", True, f"left out with {flag}")

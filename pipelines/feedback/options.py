@@ -6,8 +6,8 @@ import argparse
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.feedback import FALSE, VERDICTS
-from pipelines.cli.command_line import path_name
-from pipelines.topics.options import add_brokers, add_partition
+from pipelines.cli.command_line import path_name, refuse
+from pipelines.topics.options import OF_BROKERS, add_brokers, add_partition, check_source
 
 LAST = "last"
 """In the place of an episode: the newest one."""
@@ -84,19 +84,13 @@ def check(args: argparse.Namespace) -> None:
     Raises:
         ConfigError: unless there is either a folder or a topic, or for a name of a false episode.
     """
-    if args.folder is None and args.topic is None:
-        raise ConfigError("DIR", "", "a run's folder, or --topic TOPIC")
-    if args.folder is not None and args.topic is not None:
-        raise ConfigError("--topic", args.topic, f"left out with the folder {args.folder}")
+    check_source(args)
     if args.to is None and args.send is None:
         raise ConfigError("--to", None, "the file that --feedback of jobs reads, or --send")
     if args.folder is not None and args.send is None:
-        for flag in ("brokers", "cluster", "client"):
-            if getattr(args, flag):
-                allowed = "left out without --topic and --send"
-                raise ConfigError(f"--{flag}", getattr(args, flag), allowed)
-    if args.partition is not None and args.send is None:
-        raise ConfigError("--partition", args.partition, "left out without --send")
+        refuse(args, OF_BROKERS, "left out without --topic and --send")
+    if args.send is None:
+        refuse(args, ["partition"], "left out without --send")
     _check_groups(args)
     if args.name and args.verdict == FALSE:
         raise ConfigError("--name", args.name, "left out of an episode that was false")

@@ -17,7 +17,7 @@ from kerneltrack.limits import TIME_LIMIT
 from kerneltrack.monitor.reference.state import WINDOW_LENGTH
 from kerneltrack.registry import get_learner, get_tracker
 from kerneltrack.snapshots.files import read_whole, write_whole
-from pipelines.cli.command_line import path_name
+from pipelines.cli.command_line import path_name, refuse
 from pipelines.files import certificate
 
 
@@ -60,14 +60,10 @@ def run(args: argparse.Namespace) -> int:
         DataError: if it cannot be read or is no snapshot.
     """
     if args.certificate is None:
-        for flag in certificate.FLAGS:
-            if getattr(args, flag) is not None:
-                name = f"--{flag.replace('_', '-')}"
-                raise ConfigError(name, getattr(args, flag), "given with --certificate only")
+        refuse(args, certificate.FLAGS, "given with --certificate only")
     if args.model is None:
-        for flag in ("kind", "rows", "output", "certificate"):
-            if getattr(args, flag) is not None:
-                raise ConfigError(f"--{flag}", getattr(args, flag), "given with --model only")
+        names = ("kind", "rows", "output", "certificate")
+        refuse(args, names, "given with --model only")
         if os.path.isdir(args.file):
             raise ConfigError("FILE", args.file, "a file, or with --model ID a folder of snapshots")
         text = describe(args.file, as_json=args.json)
@@ -86,9 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _certificate(args: argparse.Namespace) -> str:
     """Return the certificate of a device, as text."""
-    for flag in ("kind", "rows", "output"):
-        if getattr(args, flag) is not None:
-            raise ConfigError(f"--{flag}", getattr(args, flag), "given without --certificate")
+    refuse(args, ("kind", "rows", "output"), "given without --certificate")
     place, data = take_out(args.file, args.model, codec.TRACKER, None)
     found, again = certificate.certificate(args, codec.decode(data, place), place)
     return certificate.described(found, again, place, args.json)

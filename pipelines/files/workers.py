@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kerneltrack.errors import ConfigError
 from kerneltrack.paths import is_local
+from pipelines.cli.command_line import refuse
 from transforms.partition.pool import start_server
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ def workers_of(args: argparse.Namespace) -> int | None:
     """
     if not args.for_beam:
         return available_cores() if args.workers is None else int(args.workers)
-    for flag in ("workers", "temp_dir"):
-        value = getattr(args, flag)
-        if value is not None:
-            raise ConfigError(f"--{flag.replace('_', '-')}", value, "left out with Beam's flags")
+    refuse(args, ("workers", "temp_dir"), "left out with Beam's flags")
     return None
 
 

@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from kerneltrack.errors import ConfigError
 from pipelines.calls import Calls
 from pipelines.cli import kafka_options
-from pipelines.cli.command_line import SIGNAL_EXIT, UsageError
+from pipelines.cli.command_line import SIGNAL_EXIT, UsageError, refuse
 from pipelines.cluster.folder import named_cluster
 from pipelines.cluster.interruption import Interruption
 from pipelines.job import say
@@ -126,11 +126,7 @@ def _refuse_flags(args: argparse.Namespace) -> None:
         ConfigError: naming the flag.
         UsageError: for flags of Beam.
     """
-    for name in OF_FLINK:
-        value = getattr(args, name)
-        if value is not None:
-            flag = f"--{name}".replace("_", "-")
-            raise ConfigError(flag, value, "left out with --engine local")
+    refuse(args, OF_FLINK, "left out with --engine local")
     if args.consumer:
         given = args.consumer[0].partition("=")[0]
         raise ConfigError("--consumer", given, "--client with --engine local: it has no Java")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from kerneltrack.errors import ConfigError, DataError
-from pipelines.cli.command_line import path_name
+from pipelines.cli.command_line import path_name, refuse
 from pipelines.devices.options import add_groups, add_periods_topic
 from pipelines.notify.mail import NONE, STARTTLS, TLS, Mail
 from pipelines.notify.post import check_url
 from pipelines.notify.receivers import Alertmanager, Receiver, Webhook
 from pipelines.notify.templates import PRESETS, read_template
-from pipelines.topics.options import add_brokers
+from pipelines.topics.options import OF_BROKERS, add_brokers
 from transforms.kafka.formats import OUTPUT_FORMATS
 
 PER_MINUTE, MOST_PER_MINUTE = 60, 10_000
@@ -177,13 +177,9 @@ def check(args: argparse.Namespace) -> None:
     if args.topic is None and args.output_format != "json":
         raise ConfigError("--output-format", args.output_format, "left out without --topic")
     if args.folder is not None:
-        for flag in ("brokers", "cluster", "client"):
-            if getattr(args, flag):
-                raise ConfigError(f"--{flag}", getattr(args, flag), "left out without a topic")
-    of_devices = {"--groups": args.groups, "--periods-topic": args.periods_topic}
-    for flag, value in of_devices.items():
-        if value is not None and args.devices_topic is None:
-            raise ConfigError(flag, value, "left out without --devices-topic")
+        refuse(args, OF_BROKERS, "left out without a topic")
+    if args.devices_topic is None:
+        refuse(args, ("groups", "periods_topic"), "left out without --devices-topic")
     if args.follow is not None and not 0 < args.follow <= LONGEST_FOLLOW:
         raise ConfigError("--follow", args.follow, f"seconds, above 0, at most {LONGEST_FOLLOW:g}")
     if not 0 <= args.patience <= LONGEST_FOLLOW:
@@ -205,27 +201,21 @@ def receivers_of(args: argparse.Namespace) -> list[Receiver]:
         headers = _bearer("--alertmanager-token", args.alertmanager_token)
         found.append(Alertmanager(url, headers, _labels(args.alertmanager_labels)))
     else:
-        _leave_out(args, "--alertmanager", "alertmanager_labels", "alertmanager_token")
+        of_alerts = ("alertmanager_labels", "alertmanager_token")
+        refuse(args, of_alerts, "left out without --alertmanager")
     if args.webhook is not None or args.webhook_file is not None:
         found.append(_webhook(args))
     else:
-        names = ("webhook_form", "webhook_template", "webhook_secret", "webhook_token")
-        _leave_out(args, "--webhook", *names)
+        of_webhook = ("webhook_form", "webhook_template", "webhook_secret", "webhook_token")
+        refuse(args, of_webhook, "left out without --webhook")
     if args.mail_to:
         found.append(_mail(args))
     else:
         of_mail = ("mail_from", "smtp", "smtp_certificates", "smtp_user", "smtp_password")
-        _leave_out(args, "--mail-to", *of_mail)
+        refuse(args, of_mail, "left out without --mail-to")
     if not found:
         raise ConfigError("--alertmanager", None, "given, or --webhook or --mail-to")
     return found
-
-
-def _leave_out(args: argparse.Namespace, without: str, *names: str) -> None:
-    for name in names:
-        if getattr(args, name):
-            flag = f"--{name}".replace("_", "-")
-            raise ConfigError(flag, getattr(args, name), f"left out without {without}")
 
 
 def _webhook(args: argparse.Namespace) -> Webhook:

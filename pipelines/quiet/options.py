@@ -6,8 +6,8 @@ import argparse
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.entries import ALL
-from pipelines.cli.command_line import path_name
-from pipelines.topics.options import add_brokers, add_partition
+from pipelines.cli.command_line import path_name, refuse
+from pipelines.topics.options import OF_BROKERS, add_brokers, add_partition
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -84,9 +84,7 @@ def check(args: argparse.Namespace) -> None:
         raise ConfigError("--file", args.file, "a CSV file, .csv")
     of_many = args.group is not None or args.device == ALL
     if args.send is None:
-        for flag in ("brokers", "cluster", "client", "partition", "groups"):
-            if getattr(args, flag):
-                raise ConfigError(f"--{flag}", getattr(args, flag), "left out without --send")
+        refuse(args, (*OF_BROKERS, "partition", "groups"), "left out without --send")
     elif of_many and args.groups is None:
         raise ConfigError("--groups", None, "the file of the devices: each gets a message")
     elif of_many and args.partition is not None:

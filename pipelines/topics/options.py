@@ -12,6 +12,8 @@ from pipelines.cluster.folder import named_cluster
 from transforms.kafka.formats import FORMATS, OUTPUT_FORMATS
 
 IDLE = 5.0
+OF_BROKERS = ("brokers", "cluster", "client")
+"""Flags of `add_brokers`, by their attributes."""
 
 
 def add_replay_flags(parser: argparse.ArgumentParser) -> None:
@@ -149,6 +151,18 @@ def add_brokers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster", metavar="DIR", help="Use the brokers of the local cluster in this folder."
     )
+
+
+def check_source(args: argparse.Namespace) -> None:
+    """Check that there is either a run's folder or a topic.
+
+    Raises:
+        ConfigError: if there is neither, or both.
+    """
+    if args.folder is None and args.topic is None:
+        raise ConfigError("DIR", "", "a run's folder, or --topic TOPIC")
+    if args.folder is not None and args.topic is not None:
+        raise ConfigError("--topic", args.topic, f"left out with the folder {args.folder}")
 
 
 def client_settings(args: argparse.Namespace) -> dict[str, Any]:
