@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import DataError
 from kerneltrack.learners.common.costs import FIELDS, Costs, checked_costs
-from pipelines.cli.entries_file import read_entries
+from pipelines.cli.entries_file import named_by, read_entries
 
 _MOST_BYTES = 1 << 20
 _EXAMPLE = "{true: fault, predicted: ok, cost: 50}"
@@ -23,7 +23,5 @@ def read_costs(path: str) -> Costs:
     entries = read_entries(path, _MOST_BYTES, FIELDS, FIELDS, _EXAMPLE)
     if not entries:
         raise DataError(path, "holds no costs")
-    try:
+    with named_by(path):
         return checked_costs([entry for _, entry in entries])
-    except ConfigError as error:
-        raise DataError(path, str(error)) from error

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kerneltrack.errors import ConfigError, DataError, fit, printable
@@ -61,6 +62,19 @@ class EntryFlag(NamedTuple):
         if not isinstance(section, list) or not (section or self.may_be_empty):
             raise DataError(args.spec, f"{self.name} must hold a list: - {self.example}")
         return args.spec, numbered(section, f"{self.name}, ")
+
+
+@contextmanager
+def named_by(path: str) -> Iterator[None]:
+    """Name the file in what is wrong of its entries.
+
+    Raises:
+        DataError: for a ConfigError.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        raise DataError(path, str(error)) from error
 
 
 def read_entries(

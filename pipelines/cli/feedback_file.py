@@ -18,7 +18,7 @@ from kerneltrack.monitor.feedback import (
 )
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.paths import exists
-from pipelines.cli.entries_file import MOST_BYTES, EntryFlag, read_entries
+from pipelines.cli.entries_file import MOST_BYTES, EntryFlag, named_by, read_entries
 from pipelines.cli.spec_options import FEEDBACK
 from transforms.read.columns import Columns
 
@@ -46,10 +46,8 @@ def feedback_from_flags(args: argparse.Namespace, columns: Columns) -> Feedback 
         return None
     if columns.time is None:
         raise ConfigError("--time", None, f"the column of event times: {FLAG} needs them")
-    try:
+    with named_by(path):
         said = checked_feedback(entries, columns.channels, columns.options.time_zone)
-    except ConfigError as error:
-        raise DataError(path, str(error)) from error
     return Feedback(said, tuple(columns.channels))
 
 
@@ -70,10 +68,8 @@ def read_feedback(path: str) -> tuple[Said, ...]:
         DataError: if it cannot be read, or says something else: by its line or entry.
     """
     entries = read_entries(path, MOST_BYTES, FIELDS, NEEDED, _EXAMPLE)
-    try:
+    with named_by(path):
         return checked_feedback(entries)
-    except ConfigError as error:
-        raise DataError(path, str(error)) from error
 
 
 def append(path: str, said: Said) -> bool:

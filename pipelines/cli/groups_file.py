@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kerneltrack.errors import ConfigError, DataError
+from kerneltrack.errors import ConfigError
 from kerneltrack.monitor.entries import texts_of
-from pipelines.cli.entries_file import MOST_BYTES, read_entries
+from pipelines.cli.entries_file import MOST_BYTES, named_by, read_entries
 
 FIELDS = ("device", "group")
 _EXAMPLE = "{device: pump-7, group: hall 2}"
@@ -22,7 +22,7 @@ def read_groups(path: str) -> dict[str, str]:
             group once more: by its line or entry.
     """
     found: dict[str, str] = {}
-    try:
+    with named_by(path):
         for where, entry in read_entries(path, MOST_BYTES, FIELDS, FIELDS, _EXAMPLE):
             texts = texts_of(where, entry, FIELDS)
             for name in FIELDS:
@@ -34,6 +34,4 @@ def read_groups(path: str) -> dict[str, str]:
                 raise ConfigError(f"{where}, group", group, allowed)
         if not found:
             raise ConfigError("entries", 0, "one at least")
-    except ConfigError as error:
-        raise DataError(path, str(error)) from error
     return found

@@ -13,7 +13,7 @@ from kerneltrack.monitor.clocks import UTC
 from kerneltrack.monitor.quiet import FIELDS, Entry, checked_times, is_same
 from kerneltrack.paths import exists
 from kerneltrack.snapshots.files import read_whole
-from pipelines.cli.entries_file import MOST_BYTES, delimiter_of, read_entries
+from pipelines.cli.entries_file import MOST_BYTES, delimiter_of, named_by, read_entries
 
 FLAG = "--quiet"
 _EXAMPLE = "{device: pump-7, from: ..., to: ..., why: ...}"
@@ -30,11 +30,9 @@ def read_quiet(path: str, zone: str = UTC) -> tuple[Entry, ...]:
     Raises:
         DataError: if it cannot be read, or holds something else: by its line or entry.
     """
-    try:
+    with named_by(path):
         entries = read_entries(path, MOST_BYTES, FIELDS, ("from", "to"), _EXAMPLE)
         return checked_times(entries, zone)
-    except ConfigError as error:
-        raise DataError(path, str(error)) from error
 
 
 def add_line(path: str, texts: Mapping[str, str]) -> str:
@@ -95,10 +93,8 @@ class _Lines(NamedTuple):
             DataError: for another file.
         """
         entries = read_entries(path, MOST_BYTES, FIELDS, ("from", "to"), _EXAMPLE)
-        try:
+        with named_by(path):
             checked_times(entries)
-        except ConfigError as error:
-            raise DataError(path, str(error)) from error
         text = read_whole(path, MOST_BYTES).decode("utf-8-sig")
         delimiter = delimiter_of(text)
         names, *lines = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kerneltrack.errors import ConfigError, DataError, printable
+from kerneltrack.errors import ConfigError, printable
 from kerneltrack.monitor.reference import ReferenceSpec
 from kerneltrack.monitor.rules import FIELDS, Rules, checked_rules
-from pipelines.cli.entries_file import EntryFlag
+from pipelines.cli.entries_file import EntryFlag, named_by
 from pipelines.cli.spec_options import RULES
 
 FLAG = "--rules"
@@ -36,10 +36,8 @@ def rules_from_flags(args: argparse.Namespace, channels: Sequence[str]) -> Rules
     given = _given(args)
     if not entries and not given:
         return None
-    try:
+    with named_by(path):
         found = checked_rules(entries, channels) if entries else None
-    except ConfigError as error:
-        raise DataError(path, str(error)) from error
     if not given:
         return found
     flags = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kerneltrack.errors import ConfigError, DataError, printable
+from kerneltrack.errors import ConfigError, printable
 from kerneltrack.fleet.devices import CHANGED, OFF
 from kerneltrack.monitor import feedback
 from kerneltrack.monitor.likeness import KnownFault, like_of, named_channels
-from pipelines.cli.entries_file import MOST_BYTES, read_entries
+from pipelines.cli.entries_file import MOST_BYTES, named_by, read_entries
 from pipelines.report.data.files import read_lines, read_run
 from transforms.outputs import EPISODES
 
@@ -39,7 +39,7 @@ def read_faults(path: str, folder: str | None) -> list[KnownFault]:
         DataError: if it cannot be read, or a line says something else or names an episode that its
             run does not have: by its line or entry.
     """
-    try:
+    with named_by(path):
         entries = read_entries(path, MOST_BYTES, _FIELDS_OF_BOTH, _NEEDED[:2], _EXAMPLE)
         if not entries:
             raise ConfigError("entries", 0, "one at least")
@@ -51,8 +51,6 @@ def read_faults(path: str, folder: str | None) -> list[KnownFault]:
             asked.setdefault(entry["run"], set()).add((entry["device"], entry["episode"]))
         episodes = {run: _episodes_of(run, own) for run, own in asked.items()}
         return [_fault(where, entry, episodes[entry["run"]]) for where, entry in named]
-    except ConfigError as error:
-        raise DataError(path, str(error)) from error
 
 
 def with_names(lines: Sequence[Line], faults: Sequence[KnownFault]) -> list[Line]:
