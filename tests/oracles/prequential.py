@@ -5,6 +5,7 @@ Every row is one call of the learner, every label is looked for among all that h
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -100,7 +101,7 @@ class Ruled:
     @property
     def clock(self) -> list[int]:
         times = [0] * len(self.table) if self.table.time is None else self.table.time.tolist()
-        return [max(times[: row + 1]) for row in range(len(times))]
+        return list(itertools.accumulate(times, max))
 
     @property
     def lost(self) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
 from kerneltrack.monitor.reference.block import begin, columns_of, go_on, pack, unpack
 from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, MOVING_LIMIT, SEEN, WAITING
-from tests.parts import examples
+from tests.parts import examples, lanes
 
 Array = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -467,7 +467,7 @@ def test_excursions_of_the_hours_are_rehearsed_later_than_the_others() -> None:
         assert (heights[-1].sum() > 0) == of_hours
 
 
-@pytest.mark.parametrize("kind", ["independent", "heavy", "skew"])
+@pytest.mark.parametrize("kind", lanes("heavy", "independent", "skew"))
 def test_the_stated_rate_is_kept(kind: str) -> None:
     spec = dataclasses.replace(SPEC, false_alarms=1000, memory="4032 rows")
     alarms = rows = 0
@@ -485,7 +485,7 @@ def test_the_stated_rate_is_kept(kind: str) -> None:
     assert 0.2 < alarms / rows / 1e-3 < 2
 
 
-@pytest.mark.parametrize("level", [0.0, 0.99])
+@pytest.mark.parametrize("level", lanes(0.99, 0.0))
 def test_rows_that_go_slowly_of_themselves_are_no_faults_at_the_default_rate(level: float) -> None:
     """One episode in a million rows is stated; a change of a deviation is seen."""
     spec, reported = dataclasses.replace(SPEC, rows=512, memory="4032 rows"), []

@@ -77,7 +77,9 @@ def squares(rows: Array, known: int, length: int, points: int) -> Array:
     return np.concatenate([np.full(length - 1, np.nan), found])
 
 
-@pytest.mark.parametrize(("width", "points"), [(1, 24), (2, 24), (9, 14)])
+@pytest.mark.parametrize(
+    ("width", "points"), [(1, 24), (2, 24), pytest.param(9, 14, marks=pytest.mark.nightly)]
+)
 def test_a_score_has_the_distance_from_the_nearest_shape(width: int, points: int) -> None:
     rows = turned(beats(1, BEGIN + 200, width))
     plain, seen = run(NONE, rows)[1].score, run(GIVEN, rows)[1].score
