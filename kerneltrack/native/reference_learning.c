@@ -58,27 +58,40 @@ void fade_learned(part *of, double memory) {
   *of->learned = (int64_t)memory;
 }
 
+/* Each channel's deviation over its entries of e, in the unit of its first rows, which may be those of a quiet night;
+1 at least. O(E) */
+static void find_deviations(const part *of, double *deviations) {
+  int64_t size = of->state.mean.size, width = of->state.rows.columns;
+  double all = (double)most_of(*of->learned, 1) * (double)(size / width);
+  fill(deviations, 0.0, width);
+  for (int64_t i = 0; i < size; i++) deviations[i % width] += row_of(&of->state.scatter, i)[i] / all;
+  for (int64_t d = 0; d < width; d++) deviations[d] = sqrt(larger(deviations[d], 1.0));
+}
+
 int find_whitener(const reference_settings *settings, part *of) {
   reference_state *state = &of->state;
-  int64_t size = state->mean.size;
+  int64_t size = state->mean.size, width = state->rows.columns;
   arena scratch = {0};
   table(&scratch, size, size);
   table(&scratch, size, size);
   wholes(&scratch, size);
+  reals(&scratch, width);
   if (!take_block(&scratch)) return 0;
   mat half = table(&scratch, size, size), other = table(&scratch, size, size);
   int64_t *places = wholes(&scratch, size);
+  double *deviations = reals(&scratch, width);
   order_causes(state, places);
-  double all = (double)most_of(*of->learned, 1), trace = 0.0;
-  for (int64_t i = 0; i < size; i++) {
+  find_deviations(of, deviations);
+  double all = (double)most_of(*of->learned, 1);
+  for (int64_t i = 0; i < size; i++)
     for (int64_t j = 0; j <= i; j++) {
       int64_t a = places[i], b = places[j];
-      row_of(&half, most_of(a, b))[least_of(a, b)] = row_of(&state->scatter, i)[j] / all;
+      double unit = deviations[i % width] * deviations[j % width];
+      row_of(&half, most_of(a, b))[least_of(a, b)] = row_of(&state->scatter, i)[j] / (all * unit);
     }
-    trace += row_of(&half, places[i])[places[i]];
-  }
-  double lift = larger(settings->ridge * trace / (double)size, 1e-12);
-  inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
+  inverse_cholesky(&half, size, settings->ridge, &half, &state->whitener, &other);
+  for (int64_t i = 0; i < size; i++)
+    for (int64_t k = places[i]; k < size; k++) row_of(&state->whitener, k)[places[i]] /= deviations[i % width];
   give_back(&scratch);
   return 1;
 }

@@ -114,8 +114,10 @@ begins at 0, but in an episode, which goes on; a settled score waits for 41 rows
 kept soon is not what is normal. All that it holds are sums that fade: where rows beyond the
 `memory` M have been added, a sum is scaled down to M rows. Good rows wait until they are a
 fourteenth of the memory (an eighth of the rows so far, at first), and are then learned all at once,
-m, C (with a tenth of the ridge) and W: so a fault is noticed before it is learned. An episode
-throws away what waits, and its own rows never wait. There is no kernel subspace (ℓ and
+m, C and W: so a fault is noticed before it is learned. An episode throws away what waits, and its
+own rows never wait. The ridge is a tenth, of each channel's own mean C_ii over its entries, 1 at
+least: the first rows, which channels are scaled by, may be those of a night, and beside a channel
+that does far more by day the ridge of all would hide another. There is no kernel subspace (ℓ and
 `ref_loss` are null), and y is not divided by deviations. Of each row there are Q = 2D + 4 scores,
 one more with windows, each made before the row waits:
 

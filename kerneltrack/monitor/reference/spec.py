@@ -99,7 +99,8 @@ class ReferenceSpec(Spec):
     ridge: Annotated[
         float,
         Range(1e-12, 1e6),
-        "Ridge ρ added to the covariance of the embedded rows, as a part of its mean.",
+        """Ridge ρ added to the covariance of the embedded rows, as a part of its mean. Each channel
+        has its own for a moving reference ("auto").""",
     ] = 0.01
     rank: Annotated[int, Range(1, 1000), "Dimension r of the reference's kernel subspace."] = 10
     budget: Annotated[
