@@ -40,6 +40,8 @@ PATIENCE = 120.0
 """Seconds for which a commit is tried again."""
 PAUSE = 0.1
 """Seconds between two tries."""
+MOST_ENDING = 3
+"""Bundles that have run and whose transactions have not ended, at most."""
 LOOK_FOR_PARTITIONS = 10.0
 TRANSACTION_TIMEOUT = 60
 """Seconds after which Kafka ends a transaction of a process that is gone."""
@@ -145,7 +147,7 @@ class Engine:
         self._next: Offsets = {}
         self._pace, self._turns = pace, Turns(pace.most, pace.gap)
         self._commits = ThreadPoolExecutor(1, "commit")
-        self._committing: Future[None] | None = None
+        self._ending: deque[Future[None]] = deque()
         self._written = self._looked = time.monotonic()
         self.newest: float | None = None
         """Kafka's time of the newest message, in seconds since 1970."""
@@ -316,8 +318,7 @@ class Engine:
         patience = max(math.ceil(1e3 * (turns.due() - time.monotonic())), 0) / 1e3
         turns.add(self._consume(max(turns.room, 1), patience))
         messages = turns.take(time.monotonic())
-        if self._committing is not None and self._committing.done():
-            self._await_commit()
+        self._await_commits(MOST_ENDING)
         now, due = time.time(), self._models.next_due()
         if messages or (due is not None and due <= now):
             self._run(messages, now)
@@ -325,7 +326,7 @@ class Engine:
 
     def look_around(self) -> None:
         """Do between bundles what is due: write models, look for new partitions."""
-        idle = self._committing is None and self._models.changed
+        idle = not self._ending and self._models.changed
         if idle and time.monotonic() - self._written >= IDLE_WRITE:
             self._store.write(self._some_models(), self._models.seen)
         if time.monotonic() - self._looked >= LOOK_FOR_PARTITIONS and self._look_for_partitions():
@@ -348,7 +349,7 @@ class Engine:
         sent = self._steps.run(messages, now)
         for topic, own in stop.items():
             self._next[topic].update(own)
-        self._await_commit()
+        self._await_commits(MOST_ENDING - 1)
         bundle = Bundle(self._models.bundle, now, start, stop)
         self._commit(sent, lambda: self._store.write(models, seen, bundle))
 
@@ -367,40 +368,44 @@ class Engine:
     def _commit(self, sent: Sequence[Sent], write: Callable[[], None]) -> None:
         """Send a bundle's messages, and how far the job has read, in one transaction.
 
-        It ends while the next bundle runs, whose own begins after that.
+        It begins once that of the bundle before has ended, and ends while others run: they do not
+        wait when the disk or Kafka is slow for once.
 
         Args:
             sent: The messages.
             write: Writes the bundle down, which must be before it is committed.
         """
-        self._producer.begin_transaction()
-        for topic, message in sent:
-            produce(self._producer, topic, message)
         places = _places(self._next, str(self._models.bundle))
         group, what = self._consumer.consumer_group_metadata(), f"{len(sent):,} messages"
+        before = self._ending[-1] if self._ending else None
 
         def end() -> None:
+            if before is not None:
+                # None is committed after one that is not.
+                before.result()
+            self._producer.begin_transaction()
+            for topic, message in sent:
+                produce(self._producer, topic, message)
             write()
             send = self._producer.send_offsets_to_transaction
             again(lambda: send(places, group, ASK), "the offsets")
             again(lambda: self._producer.commit_transaction(ASK), what)
 
-        self._committing = self._commits.submit(end)
+        self._ending.append(self._commits.submit(end))
 
-    def _await_commit(self) -> None:
-        """Wait until the last bundle's transaction has ended.
+    def _await_commits(self, left: int) -> None:
+        """Wait until so many bundles' transactions at most have not ended.
 
         Raises:
             FencedError: as of `again`.
             KafkaError: as of `again`.
         """
-        if self._committing is not None:
-            self._committing.result()
-            self._committing = None
+        while self._ending and (len(self._ending) > left or self._ending[0].done()):
+            self._ending.popleft().result()
 
     def checkpoint(self) -> None:
         """Write all models that have changed."""
-        self._await_commit()
+        self._await_commits(0)
         models = [self._models.save(key) for key in list(self._models.changed)]
         self._store.write(models, self._models.seen)
 

@@ -51,8 +51,8 @@ CHECKPOINT_INTERVAL, MOST_MESSAGES, GAP = 10_000, 30_000, 50
 bundles at least, unless given."""
 COLLECT_EVERY = 500_000
 """Objects more after which Python looks for garbage among the newest ones; else 700."""
-SWITCH_INTERVAL = 5e-4
-"""Seconds after which another thread of Python's may go on; else ten times as many."""
+SWITCH_INTERVAL = 1e-4
+"""Seconds after which another thread of Python's may go on; else fifty times as many."""
 SHOW_EVERY = 1.0
 """Seconds between two changes of the status line."""
 
