@@ -21,7 +21,7 @@ from pipelines.cluster.configure import (
 )
 from pipelines.cluster.folder import Cluster
 from pipelines.cluster.identity import identity
-from pipelines.cluster.java import LIGHT_FLAGS
+from pipelines.cluster.java import LIGHT_COMPILER, LIGHT_FLAGS
 from pipelines.cluster.probes import ask_flink, grpc_answers, kafka_answers
 from pipelines.cluster.records import Process
 from pipelines.cluster.settings import HOST
@@ -84,7 +84,7 @@ def _metrics(cluster: Cluster, name: str) -> list[str]:
 
 def _kafka(cluster: Cluster) -> list[str]:
     return [
-        *_java(cluster, "kafka", _heap(cluster, "kafka")),
+        *_java(cluster, "kafka", LIGHT_COMPILER, _heap(cluster, "kafka")),
         *("-cp", cluster.jars.kafka, "kafka.Kafka"),
         str(cluster.folder / "config" / "kafka.properties"),
     ]
