@@ -172,8 +172,8 @@ def run(cluster: LiveCluster, engine: str, topic: str, cell: Cell, pace: Pace) -
             del since[where]
     latencies = [
         arrival - since[where]
-        for arrival, message in came
-        for where in _places(message.value(), cell.form)
+        for arrival, value in came
+        for where in _places(value, cell.form)
         if where in since
     ]
     if not latencies:
