@@ -15,7 +15,7 @@ OLDEST = 17
 NEWEST = 21
 NEEDED = f"the local cluster needs Java {OLDEST} (up to {NEWEST})"
 LIGHT_COMPILER = "-XX:TieredStopAtLevel=1"
-"""For a broker: the thorough compiler took .4 of a core in its first minute, beside the job."""
+"""For a broker: the thorough compiler takes .4 of a core in its first minute, beside the job."""
 # Of programs that compute little: quick to start, one thread that looks for garbage.
 LIGHT_FLAGS = ("-XX:+UseSerialGC", LIGHT_COMPILER)
 ADVICE = "install it or set JAVA_HOME (on Debian: apt-get install openjdk-17-jdk-headless)"
