@@ -38,6 +38,11 @@ static inline int64_t of_rows(const reference_state *state) {
   return streams_of(state) - 1 - has_windows(state);
 }
 
+/* Whether a stream is that of a slow mean. */
+static inline int is_slow(const reference_state *state, int64_t stream) {
+  return stream >= slow_of(state, 0) && stream < of_rows(state);
+}
+
 /* How many means over time go along with a row. */
 static inline int64_t means_of(const reference_state *state) { return state->memory.columns / state->rows.columns; }
 

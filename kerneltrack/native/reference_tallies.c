@@ -8,9 +8,11 @@ new score, and the thresholds. */
 /* The exponent that the bins of heights begin with. */
 #define HEIGHT_LOWEST -3
 /* How much wider the tail is taken than it was, and by how much heavier, since the farthest scores are seldom among
-those that a memory holds; its shape. */
+those that a memory holds; of a slow mean by more, which says the same in many rows, so that its scores are those of
+few; its shape. */
 #define TAIL_WIDER 1.3
 #define TAIL_HEAVIER 0.1
+#define SLOW_TAIL_HEAVIER 0.25
 #define LEAST_SHAPE 0.05
 #define MOST_SHAPE 0.5
 #define MOST_SURPRISE 30.0
@@ -56,7 +58,8 @@ void find_chances(const reference_state *state, chances *of) {
     of->total[stream] = total;
     of->begin[stream] = begin;
     of->part[stream] = larger(share[start], 1.0 / larger(total, 1.0));
-    of->shape[stream] = smaller(larger(shape + TAIL_HEAVIER, LEAST_SHAPE), MOST_SHAPE);
+    shape += is_slow(state, stream) ? SLOW_TAIL_HEAVIER : TAIL_HEAVIER;
+    of->shape[stream] = smaller(larger(shape, LEAST_SHAPE), MOST_SHAPE);
     of->width[stream] = larger(TAIL_WIDER * first * (1.0 - of->shape[stream]), 1e-9);
   }
 }
@@ -113,8 +116,8 @@ void add_heights(reference_state *state) {
   }
 }
 
-/* h: where excursions of S are as rare as stated. Of the highest ones the heights beyond the lowest of
-them are taken as exponential with a mean that is not known better than they say. */
+/* h: where excursions of S are as rare as stated. Of the highest ones the heights beyond a level
+are taken as exponential with a mean that is not known better than they say. */
 static double limit_of(const double *heights, int64_t bins, double watched, double rate) {
   double total = sum_of(heights, bins), wanted = larger(rate * watched, 1e-12), count = 0.0, over = 0.0;
   double kept = larger(FEWEST_PEAKS, smaller(MOST_PEAKS, total / PEAK_PART));
@@ -139,7 +142,7 @@ static double limit_of(const double *heights, int64_t bins, double watched, doub
     over = fma(heights[i], larger(middle - least, 0.0), over);
   }
   if (wanted >= count) return least;
-  double mean = larger(over / larger(count - 1.0, 1.0), 1.0);
+  double mean = larger(over / count, 1.0);
   return least + mean * count * (exp1(log1(count / wanted) / count) - 1.0);
 }
 

@@ -144,7 +144,7 @@ def test_what_is_scored_is_what_the_causes_leave_of_the_rest() -> None:
 def test_weather_that_leaves_its_range_is_a_cause_and_a_fault_is_none() -> None:
     rng = np.random.default_rng(8)
     weather = lfilter([0.1], [1, -0.99], rng.normal(size=9000))
-    weather += np.interp(np.arange(9000), [6000, 6300], [0, 8])
+    weather += np.interp(np.arange(9000), [6000, 6300], [0, 16])
     noise = 0.3 * rng.normal(size=(9000, 2))
     rows = np.column_stack([weather, 2 * weather, -weather])
     rows[:, 1:] += noise
@@ -501,6 +501,37 @@ def test_the_stated_rate_is_kept(kind: str) -> None:
         alarms += sum(not episode.closed for episode in reported)
         rows += len(data) - 4032
     assert 0.2 < alarms / rows / 1e-3 < 2
+
+
+def stated_threshold(heights: Array, watched: float, rate: float) -> float:
+    """Where excursions are as rare as a rate, by the counts of their heights."""
+    bins = np.arange(len(heights) + 1)
+    edges = np.where(bins == 0, 0.0, 2.0 ** (-3 + bins // 8) * (1 + bins % 8 / 8))
+    total, wanted, highest = heights.sum(), rate * watched, max(np.flatnonzero(heights), default=0)
+    if total < 12:
+        mean = max((heights * edges[1:]).sum() / max(total, 1), 1)
+        return float(edges[highest + 1] + mean * np.log(max(1 / wanted, np.e)))
+    kept = min(max(10, min(24, total / 4)), total - 1)
+    above = heights[::-1].cumsum()[::-1]
+    level = np.flatnonzero(above >= kept)[-1]
+    excess = (edges[1:] + edges[:-1]) / 2 - edges[level]
+    count = above[level]
+    mean = max((heights * excess)[level:].sum() / count, 1)
+    return float(edges[level] + mean * count * ((count / wanted) ** (1 / count) - 1))
+
+
+def test_thresholds_are_where_excursions_are_as_rare_as_stated() -> None:
+    """The stated rate is divided among the streams of the rows and of the slow means."""
+    many = few = 0
+    for seed in range(3):
+        rows = np.random.default_rng(seed).normal(size=(24 * BLOCK, 4))
+        tables = run(dataclasses.replace(SPEC, memory="2048 rows"), rows)[0].tables
+        for stream in range(1, 2 * 5 + 1):
+            heights = tables.heights[stream]
+            stated = max(stated_threshold(heights, tables.watched[0], 1e-6 / 10), 1)
+            assert tables.evidences[stream, MOVING_LIMIT] == pytest.approx(stated, rel=1e-9)
+            many, few = many + (heights.sum() >= 12), few + (heights.sum() < 12)
+    assert min(many, few) >= 5
 
 
 @pytest.mark.parametrize("level", lanes(0.99, 0.0))

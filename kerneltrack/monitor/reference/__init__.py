@@ -159,10 +159,12 @@ The channel itself is 0 in every row, which makes it a cause that says nothing.
 The scores are counted in bins of an eighth of an octave. p goes by the counts, beyond the highest
 tenth by a generalised Pareto tail of their first two moments (Hosking and Wallis 1987), 1.3 times
 as wide, with a shape .1 above theirs, from .05 to .5: of a heavy tail a memory seldom shows the
-farthest scores. Each stream but the first has a Page's sum, S ← max(0, S + c(-ln p - 2k)), of the
-windows - 3k, of the hours - 4k, and a threshold at which excursions come as rarely as the stated
-rate over their number, of that of the hours only where these are known: of the highest ones of
-blocks of 128 rows, counted in bins likewise, the highest quarter, 10 to 24, gives h as above.
+farthest scores. Of s alone the shape is .25 above, since its scores are those of few rows that
+differ. Each stream but the first has a Page's sum, S ← max(0, S + c(-ln p - 2k)), of the windows -
+3k, of the hours - 4k, and a threshold at which excursions come as rarely as the stated rate over
+their number, of that of the hours only where these are known: of the highest ones of blocks of 128
+rows, counted in bins likewise, the highest quarter, 10 to 24, gives h as above, m being their mean
+beyond the begin of the bin of the lowest, of all k.
 
 What s says it says in many rows, so of it c = 1/(25 + .7r), r being the variance of s over that of
 the newest row, beside what the other channels make of them, in units of what it is on independent
