@@ -125,8 +125,8 @@ def cluster_users() -> list[str]:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return how many processes run tests: one more than processors, as live tests wait."""
-    return (os.cpu_count() or 1) + 1
+    """Return how many processes run tests: two more than processors, as live tests mostly wait."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:

@@ -42,8 +42,8 @@ def module(name: str, package: str) -> Any:
 
 
 def examples(all_of_them: int) -> int:
-    """Return how many examples a property is shown: with each change a quarter, at least three."""
-    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(3, all_of_them // 4))
+    """Return how many examples a property is shown: with each change a sixth, at least three."""
+    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(3, all_of_them // 6))
 
 
 def lanes(usual: Any, *others: Any) -> list[Any]:

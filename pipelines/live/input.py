@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import TimeoutError as NoAnswerError
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -217,7 +218,7 @@ class InputWatch:
         try:
             there = len(self._admin.list_topics(topic, timeout=ASK).topics[topic].partitions)
             gone = gone_before(self._read(topic) or {}, self._first(topic, known))
-        except (confluent_kafka.KafkaException, KeyError, TimeoutError):
+        except (confluent_kafka.KafkaException, KeyError, NoAnswerError):
             # Others say that Kafka does not answer.
             return found
         if there > known:

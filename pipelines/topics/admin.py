@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswerError
 from datetime import datetime, timezone
 from typing import Any
 
@@ -21,6 +22,8 @@ from transforms.kafka.secrets import resolve
 
 TIMEOUT = 30.0
 ASK = 1.0
+ASK_AGAIN = 5.0
+"""Seconds after which a question that has no answer is asked once more."""
 POLL = 0.05
 
 _REFUSED = {
@@ -124,7 +127,7 @@ class Topics:
         if not new:
             return
         for name, made in self._admin.create_topics(new).items():
-            self._result(made, f"topic {name} cannot be made")
+            _result(made, f"topic {name} cannot be made")
             self._wait_for(name)
             self.partitions[name] = partitions
 
@@ -136,7 +139,7 @@ class Topics:
         """
         answers = ask_for_offsets(self._admin, topic, self.partitions[topic], end=end)
         what = f"topic {topic}: its offsets cannot be read"
-        return {part: int(self._result(answer, what).offset) for part, answer in answers.items()}
+        return {part: int(_result(answer, what).offset) for part, answer in answers.items()}
 
     def timestamp_type(self, topic: str) -> str:
         """Return CreateTime (the sender's) or LogAppendTime (the broker's)."""
@@ -148,8 +151,12 @@ class Topics:
 
     def _setting(self, topic: str, name: str) -> str:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        (future,) = self._admin.describe_configs([resource]).values()
-        settings: Any = self._result(future, f"topic {topic}: its settings cannot be read")
+
+        def ask() -> Future[Any]:
+            (future,) = self._admin.describe_configs([resource]).values()
+            return future
+
+        settings: Any = _answer(ask, f"topic {topic}: its settings cannot be read")
         return str(settings[name].value)
 
     def _check_there(self, flag: str, topic: str) -> None:
@@ -174,21 +181,45 @@ class Topics:
 
     def _describe(self, topic: str) -> Any:
         names = confluent_kafka.TopicCollection([topic])
-        described = self._admin.describe_topics(names, include_authorized_operations=True)
-        (future,) = described.values()
-        return self._result(future, f"topic {topic} cannot be examined")
+
+        def ask() -> Future[Any]:
+            described = self._admin.describe_topics(names, include_authorized_operations=True)
+            (future,) = described.values()
+            return future
+
+        return _answer(ask, f"topic {topic} cannot be examined")
 
     def _check_right(self, flag: str, topic: str, right: str) -> None:
         operations = self._describe(topic).authorized_operations
         if operations and right not in {operation.name for operation in operations}:
             raise ConfigError(flag, topic, f"a topic with the right to {right.lower()}")
 
-    @staticmethod
-    def _result(future: Future[Any], what: str) -> Any:
+
+def _answer(ask: Callable[[], Future[Any]], what: str) -> Any:
+    """Return a broker's answer; what has none for a while is asked again.
+
+    Args:
+        ask: Asks.
+        what: What cannot be done without an answer.
+
+    Raises:
+        KafkaError: if it refuses, or does not answer.
+    """
+    deadline = time.monotonic() + TIMEOUT
+    while True:
         try:
-            return future.result(TIMEOUT)
+            return ask().result(ASK_AGAIN)
         except confluent_kafka.KafkaException as error:
             raise KafkaError(f"{what}: {_text(error)}") from error
+        except NoAnswerError as error:
+            if time.monotonic() > deadline:
+                reason = f"no broker has answered for {TIMEOUT:g} s"
+                raise KafkaError(f"{what}: {reason}") from error
+
+
+def _result(future: Future[Any], what: str) -> Any:
+    """Wait for the answer to what is asked only once; as of `_answer`."""
+    return _answer(lambda: future, what)
 
 
 def ask_for_offsets(
