@@ -18,6 +18,7 @@ from kerneltrack.errors import ConfigError, DataError
 from pipelines.files.ids_look import id_warnings
 from pipelines.files.long_look import long_table_warnings
 from pipelines.files.times_look import check_times
+from pipelines.files.unused_look import unused_warnings
 from pipelines.job import say
 from transforms.read.columns import HAS_MISSING, Columns
 from transforms.read.formats import FileInfo, PieceRows
@@ -101,7 +102,8 @@ def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] 
         features without being named, and look like something else: in the first rows an id or a
         target (by its name), a counter, an index or a time (numbers that never fall, or never
         rise, in any model), a class or an id (small whole numbers in long blocks), or constant;
-        about model ids that hardly differ, or that a spreadsheet has rounded.
+        about columns that nothing reads, and that look like a device's ID or a time; about model
+        ids that hardly differ, or that a spreadsheet has rounded.
 
     Raises:
         ConfigError: if a feature is a text in all of them.
@@ -113,6 +115,7 @@ def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] 
         *_notes(infos),
         *_decimal_warnings(infos, columns),
         *_drop_warnings(columns),
+        *unused_warnings(infos, columns),
         *long_table_warnings(infos, columns),
     ]
     scalar = [name for _, name in _scalars(columns)]
