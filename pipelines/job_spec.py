@@ -253,6 +253,7 @@ def job_from_flags(
     with spec_options.TRACKER.named():
         # What the messages of a live job hold is seen when they come.
         check_state_size(spec, max(columns.width, 1))
+    reference = spec_options.reference_from_flags(args, given.spec if given else None, columns)
     job = Job(
         columns=columns,
         spec=spec,
@@ -260,7 +261,7 @@ def job_from_flags(
         extras=tuple(args.extras),
         measure=measure_from_flags(args, has_time),
         drift=spec_options.drift_from_flags(args),
-        reference=spec_options.reference_from_flags(args, given.spec if given else None, columns),
+        reference=_judged_as_before(args, reference, before),
         periods=spec_options.periods_from_flags(args),
         silent_after=getattr(args, "silent_after", None),
         fleet_false_share=getattr(args, "fleet_false_share", None),
@@ -309,6 +310,18 @@ def job_from_flags(
     if learner is not None and columns.label is not None:
         check_label_type(learner, columns.label_type)
     return job
+
+
+def _judged_as_before(
+    args: argparse.Namespace, reference: ReferenceSpec | None, before: SnapshotFolder | None
+) -> ReferenceSpec | None:
+    """Return a reference that judges the rows that the run before judged, unless flags say more."""
+    was = None if before is None else before.reference_spec
+    if reference is None or was is None or not reference.moves:
+        return reference
+    if spec_options.says_what_is_judged(args):
+        return reference
+    return dataclasses.replace(reference, also_every=was.also_every)
 
 
 def _quiet_of(args: argparse.Namespace, zone: str) -> QuietTimes | None:

@@ -146,6 +146,7 @@ def cases() -> dict[str, Callable[[], Case]]:
     found["model of modes"] = partial(_of_modes, _spec("okfeb"))
     found["model of windows"] = partial(_of_windows, _spec("okfeb"))
     found["model of spans"] = partial(_of_spans, _spec("okfeb"))
+    found["model of two references"] = partial(_of_two, _spec("okfeb"))
     found["model of moving windows"] = partial(_of_moving_windows, _spec("okfeb"))
     for name in ("auto", "ridge", "ridge-targets", "polk", "nolana", "fogd"):
         found[f"learning {name}"] = partial(_learning, _learner_spec(name))
@@ -255,6 +256,14 @@ def _of_spans(spec: SubspaceSpec) -> Case:
     """Return the same of one that judges one row of two."""
     memory = f"{8 * BLOCK} rows"
     asked = ReferenceSpec(learning="auto", memory=memory, rows=2 * BLOCK, lags=2, every="2 seconds")
+    return _with_reference(spec, asked, 20 * BLOCK - 30)
+
+
+def _of_two(spec: SubspaceSpec) -> Case:
+    """Return the same of two, one of which judges one row of two."""
+    asked = ReferenceSpec(
+        learning="auto", memory=f"{8 * BLOCK} rows", rows=2 * BLOCK, lags=2, also_every="2 seconds"
+    )
     return _with_reference(spec, asked, 20 * BLOCK - 30)
 
 

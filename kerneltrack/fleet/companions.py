@@ -22,8 +22,7 @@ from kerneltrack.limits import TIME_LIMIT, check_given, check_whole, copies_like
 from kerneltrack.monitor import drift, reference
 from kerneltrack.monitor.drift import DriftState
 from kerneltrack.monitor.drift import block as detectors
-from kerneltrack.monitor.reference import ReferenceState
-from kerneltrack.monitor.reference import block as references
+from kerneltrack.monitor.reference import paces as references
 from kerneltrack.snapshots.references import check_reference
 from kerneltrack.trackers.common.block import Block
 
@@ -252,7 +251,7 @@ def _columns_of_references(models: Side) -> Arrays:
     if not models.referred.all():
         return {}
     spec, blocks = models.work.reference, models.reference
-    return reference.storable(references.columns_of(spec, models.width, blocks))
+    return references.stored_columns(spec, models.width, blocks)
 
 
 def _own_reference(models: Side, place: int) -> Arrays:
@@ -267,8 +266,7 @@ def _read_references(
     found = reference.from_arrays(work.reference, of_all, (len(arrays),))
     if given:
         check_reference(found)
-    each = (map(type(part)._make, zip(*part, strict=True)) for part in found)
-    return [{"reference": ReferenceState(*parts)} for parts in zip(*each, strict=True)]
+    return [{"reference": state} for state in references.one_by_one(found)]
 
 
 REFERENCE = Companion(

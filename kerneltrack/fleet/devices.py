@@ -34,6 +34,30 @@ FIRST_AGAIN, AGAIN = 32, 4
 is so many times as long ago: its kind and channels show only as it goes on."""
 
 
+class Before(NamedTuple):
+    """What is known of a device before some rows.
+
+    Attributes:
+        counts: (k,) its reference's, episodes as they are told (`paces.told_counts`).
+        changed: Since which row the device has changed to stay, and that row's time, ns; None: it
+            has not.
+    """
+
+    counts: IntArray
+    changed: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, counts: IntArray, changes: IntArray) -> Before:
+        """Return what `paces.told_counts` and `paces.changes_of` say of a device."""
+        row, time = changes.tolist()
+        return cls(counts, (row - 1, time) if row else None)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its reference is made."""
+        return bool(self.counts[reference.CALIBRATED] > 0)
+
+
 class PassedBy(NamedTuple):
     """Rows of a device that may be of quiet times.
 
@@ -109,7 +133,7 @@ def known_of(work: Work, key: str, model: Model) -> Device:
         NORMAL if reference.ready(own) else LEARNING,
         model.rows,
         model.time,
-        episodes=int(own.tables.counts[reference.EPISODES]),
+        episodes=reference.episodes_of(own),
     )
     still, number = reference.open_episode(spec, own), numbering_of(own, model.rows).of
     if still is None:
@@ -142,12 +166,12 @@ def silent_of(known: Device) -> Device:
 
 
 def _changed_before(
-    before: ReferenceState, found_episodes: Sequence[Episode], row: int
+    before: Before, found_episodes: Sequence[Episode], row: int
 ) -> tuple[int, int] | None:
     """Return since when the device has changed to stay, as of the rows before one."""
     over = [each for each in found_episodes if each.closed and each.row < row]
     if not over:
-        return reference.changed_since(before)
+        return before.changed
     return None if over[-1].changed is None else (over[-1].changed, over[-1].changed_time)
 
 
@@ -162,7 +186,7 @@ def _as_changed(
 
 def changes(
     spec: ReferenceSpec,
-    before: ReferenceState,
+    before: Before,
     p: FloatArray,
     found_episodes: Sequence[Episode],
     again: Sequence[Episode],
@@ -174,26 +198,26 @@ def changes(
 
     Args:
         spec: The reference's spec.
-        before: The reference before the rows.
+        before: What is known of the device before the rows.
         p: (n,) what it said of each of them, NaN where it was not made.
         found_episodes: Episodes that were opened or closed in them; indexes by the reference.
         again: Episodes as they are once they have been open for a while; see `reopened`.
         stamps: (n,) times, ns, None without.
         passed: Which rows passed it by; None: none did, nor did the one before them.
     """
-    first, has_time = int(before.tables.counts[reference.SEEN]), stamps is not None
+    first, has_time = int(before.counts[reference.SEEN]), stamps is not None
     was_quiet = passed is not None and passed.last
     scored = ~np.isnan(p)
-    last = bool(_scored_last(spec, before.tables.counts)) and not was_quiet
+    last = bool(_scored_last(spec, before.counts)) and not was_quiet
     speaks = np.flatnonzero(scored & ~np.r_[last, scored[:-1]]).tolist()
     if spec.modes:
         # A mode that has none yet, or no place, comes and goes.
-        speaks = speaks[: 0 if reference.ready(before) else 1]
+        speaks = speaks[: 0 if before.is_ready else 1]
     begins = dict.fromkeys(speaks, NORMAL)
     if passed is not None:
-        made = np.logical_or.accumulate(scored) | reference.ready(before)
+        made = np.logical_or.accumulate(scored) | before.is_ready
         begins = _with_quiet(before, made if spec.modes else scored, passed, found_episodes, begins)
-    many = int(before.tables.counts[reference.EPISODES])
+    many = int(before.counts[reference.EPISODES])
     lines = [_of_episode(each, has_time) for each in (*found_episodes, *again)]
     for place, state in begins.items():
         at = None if stamps is None else int(stamps[place])
@@ -209,7 +233,7 @@ def changes(
 
 
 def _with_quiet(
-    before: ReferenceState,
+    before: Before,
     made: BoolArray,
     passed: PassedBy,
     found_episodes: Sequence[Episode],
@@ -219,12 +243,12 @@ def _with_quiet(
 
     While an episode is open its device is off, quiet or not. `made`: whether rows have a reference.
     """
-    first = int(before.tables.counts[reference.SEEN])
+    first = int(before.counts[reference.SEEN])
     quiet, found = passed.rows, dict(begins)
     turns = np.flatnonzero(quiet != np.r_[passed.last, quiet[:-1]])
     for place in turns.tolist():
         found[place] = QUIET if quiet[place] else NORMAL if made[place] else LEARNING
-    is_open = np.full(len(quiet), before.tables.counts[reference.OPENED] >= 0)
+    is_open = np.full(len(quiet), before.counts[reference.OPENED] >= 0)
     for each in found_episodes:
         is_open[each.row - first + 1 :] = not each.closed
     return {place: found[place] for place in sorted(found) if not is_open[place]}
@@ -284,8 +308,8 @@ def reopened(
     """
     first = int(before.tables.counts[reference.SEEN])
     opened = {each.number: each.opened for each in found_episodes}
-    if (since := int(before.tables.counts[reference.OPENED])) >= 0:
-        opened[int(before.tables.counts[reference.EPISODES])] = since
+    if (since := reference.opened_at(before)) >= 0:
+        opened[reference.episodes_of(before)] = since
     ends = {each.number: each.row for each in found_episodes if each.closed}
     places = []
     for number, row in opened.items():

@@ -16,13 +16,31 @@ from kerneltrack.fleet.conditions import (
     without_modes,
     without_unseen,
 )
-from kerneltrack.fleet.devices import PassedBy, changes, judged, may_begin, may_last, reopened
+from kerneltrack.fleet.devices import (
+    Before,
+    PassedBy,
+    changes,
+    judged,
+    may_begin,
+    may_last,
+    reopened,
+)
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.references import Referred, refer_each, rows_that_pass
 from kerneltrack.fleet.results import Results
 from kerneltrack.fleet.valid_rows import ValidRows
-from kerneltrack.monitor.reference import SEEN, Episode, ReferenceSpec, ReferenceState, Scores
-from kerneltrack.monitor.reference import block as references
+from kerneltrack.monitor.reference import (
+    SEEN,
+    Episode,
+    ReferenceSpec,
+    ReferenceState,
+    Scores,
+    block,
+)
+from kerneltrack.monitor.reference import paces as references
+from kerneltrack.monitor.reference.block import BlockParts
+from kerneltrack.monitor.reference.joining import join
+from kerneltrack.monitor.reference.joint import WATCHES, Joint
 from kerneltrack.monitor.reference.left_out import (
     LeftOut,
     Numbering,
@@ -30,9 +48,10 @@ from kerneltrack.monitor.reference.left_out import (
     leave_out,
     numbering_of,
 )
+from kerneltrack.monitor.reference.paces import Pace
 from kerneltrack.trackers.common.calls import copied
 
-_Known: TypeAlias = tuple[ReferenceSpec, int, references.BlockParts]
+_Known: TypeAlias = tuple[ReferenceSpec, int, BlockParts]
 """References of m models: their settings, their channels, and what they are."""
 
 
@@ -68,16 +87,21 @@ class Judging:
         if idle is not None:
             results.idle += int(np.count_nonzero(idle))
         quiet = rows_that_pass(models, valid, idle)
-        valid, quiet, left = self._without(known, valid, quiet)
-        counts = references.counts_of(*known)[valid.which]
+        first, *more = references.paces_of(*known)
+        valid, quiet, left = self._without(first, valid, quiet)
+        counts = references.told_counts(*known, valid.which)
         passes, heads = self._before(known, valid, counts)
-        rows = valid.rows
-        if self._modes is not None:
-            rows = with_modes(spec, rows, valid.of(self._modes))
-        found = self._refer(known, valid, rows, quiet, results)
+        changed_before = references.changes_of(*known, valid.which)
+        unplaced = references.unplaced_rows(*known)
+        learned = references.learned_episodes(*known)
+        found = self._refer(first, valid, quiet)
         self._put(valid, found.scores, results)
         if left is not None:
-            self._keep(known, valid, left)
+            self._keep(first, valid, left)
+        for second in more:
+            found = self._joined(known, second, valid, counts[:, SEEN], found)
+        results.without_mode += references.unplaced_rows(*known) - unplaced
+        results.false_learned += references.learned_episodes(*known) - learned
         places = dict(zip(valid.which.tolist(), range(len(before)), strict=True))
 
         def number(model: int) -> Numbering:
@@ -88,7 +112,7 @@ class Judging:
             # A reference may have begun later than the tracker, with a snapshot of that.
             return Numbering(int(before[place] - counts[place, SEEN]))
 
-        again = self._reopened(valid, rows, heads, counts, found)
+        again = self._reopened(valid, heads, found)
         # What is muted may count later on.
         told = _in_order(found.episodes, again) if self._work.mutes else found.episodes
         self._tell(told, number, results)
@@ -100,11 +124,11 @@ class Judging:
             changed = begins[place] or model in heads or model in found.episodes
             if not (changed or place in passed):
                 continue
-            head = heads.get(model) or models.reference_of(model)
-            if head is None:
+            if not models.referred[model]:
                 continue
+            before_rows = Before.of(counts[place], changed_before[place])
             lines = changes(
-                *(spec, _with_counts(head, counts[place]), found.scores.p[own]),
+                *(spec, before_rows, found.scores.p[own]),
                 *(found.episodes.get(model, []), again.get(model, []), valid.times_of(own)),
                 passed=passed.get(place),
             )
@@ -137,19 +161,19 @@ class Judging:
         return passes[valid.which], heads
 
     def _without(
-        self, known: _Known, valid: ValidRows, passed: BoolArray | None
+        self, pace: Pace, valid: ValidRows, passed: BoolArray | None
     ) -> tuple[ValidRows, BoolArray | None, LeftOut | None]:
         """Return the rows without those that references leave out, and what is known of these.
 
         Args:
-            known: The references of the models.
+            pace: The references.
             valid: The rows.
             passed: (n,) which of them pass references by; None: none does.
         """
-        every = known[0].every_time
+        every = pace.spec.every_time
         if not every or valid.stamps is None:
             return valid, passed, None
-        tables = Told.of(references.columns_of(*known))
+        tables = Told.of(block.columns_of(*pace))
         none = np.zeros(len(valid.rows), np.bool_)
         kept, left = leave_out(
             *(tables.at(valid.which), every, valid.stamps, valid.stops - valid.starts),
@@ -157,27 +181,55 @@ class Judging:
         )
         return valid.only(kept), None if passed is None else passed[kept], left
 
-    def _keep(self, known: _Known, valid: ValidRows, left: LeftOut) -> None:
+    def _keep(self, pace: Pace, valid: ValidRows, left: LeftOut) -> None:
         """Let references keep how many rows were left out before those that they may tell of."""
-        columns = references.columns_of(*known)
+        columns = block.columns_of(*pace)
         columns["left_out"][valid.which] = left.kept(Told.of(columns).at(valid.which))
 
-    def _refer(
-        self,
-        known: _Known,
-        valid: ValidRows,
-        rows: FloatArray,
-        passed: BoolArray | None,
-        results: Results,
+    def _refer(self, pace: Pace, valid: ValidRows, passed: BoolArray | None) -> Referred:
+        """Hold rows against the references of a pace; `passed`: which of them pass these by."""
+        return refer_each(self._models, pace, valid, self._seen(valid), passed)
+
+    def _seen(self, valid: ValidRows) -> FloatArray:
+        """Return rows as references take them, (n, D)."""
+        if self._modes is None:
+            return valid.rows
+        return with_modes(self._work.reference, valid.rows, valid.of(self._modes))
+
+    def _joined(
+        self, known: _Known, second: Pace, valid: ValidRows, seen: IntArray, found: Referred
     ) -> Referred:
-        """Hold rows, (n, D) as references take them, against these; count what they count."""
-        unplaced = references.unplaced_rows(*known)
-        learned = references.learned_episodes(*known)
-        spans = valid.starts, valid.stops, valid.stamps
-        found = refer_each(self._models, valid.which, rows, *spans, passed)
-        results.without_mode += references.unplaced_rows(*known) - unplaced
-        results.false_learned += references.learned_episodes(*known) - learned
-        return found
+        """Hold rows against second references, too.
+
+        Args:
+            known: The references of the models.
+            second: The second ones of them.
+            valid: The rows.
+            seen: (k,) rows that each reference of all rows had seen before them.
+            found: What those say of the rows.
+
+        Returns:
+            That with the episodes of both.
+        """
+        joints = references.joints_of(*known)
+        kept, quiet, left = self._without(second, valid, found.quiet)
+        own = self._refer(second, kept, quiet)
+        if joints is None or left is None:
+            return found
+        self._keep(second, kept, left)
+        episodes, evidence = dict[int, list[Episode]](), own.scores.evidence
+        for place, (model, rows) in enumerate(kept.each()):
+            first, more = found.episodes.get(model, []), own.episodes.get(model, [])
+            if not (first or more):
+                continue
+            joint = Joint(*(part[model] for part in joints))
+            number = left.numbering(place, int(seen[place]))
+            told = join(known[0], joint, first, more, evidence[rows], number)
+            if told:
+                episodes[model] = told
+        scored = np.concatenate([[0], np.cumsum(np.isfinite(evidence))])
+        joints.wholes[kept.which, WATCHES] |= scored[kept.stops] > scored[kept.starts]
+        return found._replace(episodes=episodes)
 
     def _put(self, valid: ValidRows, scores: Scores, results: Results) -> None:
         """Note the scores of rows."""
@@ -194,31 +246,24 @@ class Judging:
         return results.scores
 
     def _reopened(
-        self,
-        valid: ValidRows,
-        rows: FloatArray,
-        heads: Mapping[int, ReferenceState],
-        counts: IntArray,
-        found: Referred,
+        self, valid: ValidRows, heads: Mapping[int, ReferenceState], found: Referred
     ) -> dict[int, list[Episode]]:
         """Return episodes as they are once they have been open for a while, by the models' places.
 
         Args:
             valid: The rows.
-            rows: (n, D) the rows as references take them.
             heads: References before the rows, of the models that may have such episodes.
-            counts: (k, c) the references' counts before the rows.
             found: What references say of the rows.
         """
         spec = self._work.reference
         if spec is None or not heads:
             return {}
-        again = {}
-        for place, (model, own) in enumerate(valid.each()):
+        again, rows = {}, self._seen(valid)
+        for model, own in valid.each():
             if model in heads:
                 quiet = np.zeros(own.stop - own.start, np.bool_)
                 episodes = reopened(
-                    *(spec, _with_counts(heads[model], counts[place]), rows[own]),
+                    *(spec, heads[model], rows[own]),
                     *(found.episodes.get(model, []), valid.times_of(own)),
                     learn=not self._work.frozen,
                     quiet=quiet if found.quiet is None else found.quiet[own],
@@ -295,8 +340,6 @@ def _in_order(
 
 
 def _copied(state: ReferenceState) -> ReferenceState:
-    return ReferenceState(copied(state.tables), copied(state.kernel))
-
-
-def _with_counts(state: ReferenceState, counts: IntArray) -> ReferenceState:
-    return state._replace(tables=state.tables._replace(counts=counts))
+    second = None if state.second is None else _copied(state.second)
+    joint = None if state.joint is None else copied(state.joint)
+    return ReferenceState(copied(state.tables), copied(state.kernel), second, joint)

@@ -21,7 +21,8 @@ from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.monitor.moving import WindowState
 from kerneltrack.monitor.reference import ReferenceState
-from kerneltrack.monitor.reference import block as references
+from kerneltrack.monitor.reference import paces as references
+from kerneltrack.monitor.reference.block import BlockParts
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.block import Block, FixedBlock
 from kerneltrack.trackers.common.state import N
@@ -65,7 +66,7 @@ class Models:
     moving: FixedBlock[WindowState] | None = None
     moving_times: list[IntArray] = dataclasses.field(default_factory=list)
     drift: npt.NDArray[np.uint8] | None = None
-    reference: references.BlockParts | None = None
+    reference: BlockParts | None = None
     referred: BoolArray = dataclasses.field(default_factory=lambda: NONE)
     origin: list[str] = dataclasses.field(default_factory=list)
 

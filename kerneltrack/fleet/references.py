@@ -13,8 +13,9 @@ from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.valid_rows import ValidRows
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import runs_of
-from kerneltrack.monitor.reference import Episode, Scores
-from kerneltrack.monitor.reference import block as references
+from kerneltrack.monitor.reference import Episode, Scores, block
+from kerneltrack.monitor.reference.paces import Pace
+from kerneltrack.monitor.reference.run import of_either
 
 
 class Referred(NamedTuple):
@@ -50,38 +51,49 @@ class _ReferenceRun(NamedTuple):
 
 def refer_each(
     models: Models,
-    which: IntArray,
+    pace: Pace,
+    valid: ValidRows,
     rows: FloatArray,
-    starts: IntArray,
-    stops: IntArray,
-    stamps: IntArray | None,
     passed: BoolArray | None = None,
 ) -> Referred:
     """Hold the rows of some models against their references; some pass them by.
 
-    Arguments as of `_refer`; `passed`: (n,) which pass them by, None: none does.
+    Args:
+        models: The models; those without a reference are passed over.
+        pace: Their references.
+        valid: The rows: whose they are, and when.
+        rows: (n, D) as references take them, finite.
+        passed: (n,) which pass them by; None: none does.
     """
+    which, starts, stops, stamps = valid.which, valid.starts, valid.stops, valid.stamps
     spans = which.tolist(), starts.tolist(), stops.tolist()
     if passed is None or not np.count_nonzero(passed):
-        return _refer(models, which, rows, starts, stops, stamps)
+        return _refer(models, pace, which, rows, starts, stops, stamps)
     runs = [
         _runs(model, start, passed[start:stop]) for model, start, stop in zip(*spans, strict=True)
     ]
     scores, episodes = Scores.none(len(rows)), defaultdict[int, list[Episode]](list)
     for turn in itertools.zip_longest(*runs):
         there = [run for run in turn if run is not None]
-        _pass_by(models, [run for run in there if run.quiet])
+        _pass_by(models, pace, [run for run in there if run.quiet])
         loud = [run for run in there if not run.quiet]
         if not loud:
             continue
         places = np.array([run[:3] for run in loud], np.int64).T.copy()
-        found = _refer(models, places[0], rows, places[1], places[2], stamps)
+        found = _refer(models, pace, places[0], rows, places[1], places[2], stamps)
         for column, part in zip(scores.columns, found.scores.columns, strict=True):
             for run in loud:
                 column[run.start : run.stop] = part[run.start : run.stop]
         for model, own_episodes in found.episodes.items():
             episodes[model] += own_episodes
     return Referred(scores, dict(episodes), passed)
+
+
+def said_of(models: Models, place: int) -> IntArray:
+    """Return what people said of a model's episodes, as its references take it."""
+    work = models.work
+    said, two = work.said_of(models.keys[place]), work.reference and work.reference.second
+    return said if two is None else of_either(said)
 
 
 def rows_that_pass(models: Models, valid: ValidRows, idle: BoolArray | None) -> BoolArray | None:
@@ -105,18 +117,18 @@ def _runs(model: int, start: int, quiet: BoolArray) -> list[_ReferenceRun]:
     ]
 
 
-def _pass_by(models: Models, runs: list[_ReferenceRun]) -> None:
-    spec, blocks = models.work.reference, models.reference
+def _pass_by(models: Models, pace: Pace, runs: list[_ReferenceRun]) -> None:
     runs = [run for run in runs if models.referred[run.model]]
-    if spec is None or blocks is None or not runs:
+    if not runs:
         return
     which = np.array([run.model for run in runs], np.int64)
     rows = np.array([run.stop - run.start for run in runs], np.int64)
-    references.pass_by(spec, models.width, blocks, which, rows)
+    block.pass_by(*pace, which, rows)
 
 
 def _refer(
     models: Models,
+    pace: Pace,
     which: IntArray,
     rows: FloatArray,
     starts: IntArray,
@@ -127,15 +139,16 @@ def _refer(
 
     Args:
         models: The models; those without a reference are passed over.
+        pace: Their references.
         which: (k,) places of those whose rows these are.
         rows: (n, D), finite; a model's follow one another.
         starts: (k,) place of each model's first row.
         stops: (k,) place after its last.
         stamps: (n,) ns, None without times.
     """
-    spec, blocks = models.work.reference, models.reference
+    spec, _, blocks = pace
     has = models.referred[which]
-    if spec is None or blocks is None or not np.count_nonzero(has):
+    if not np.count_nonzero(has):
         return Referred(Scores.none(len(rows)), {})
     if np.count_nonzero(has) < len(has):
         which, starts, stops = which[has], starts[has], stops[has]
@@ -144,16 +157,13 @@ def _refer(
     if stamps is None and spec.needs_times:
         one_by_one = np.ones(len(which), np.bool_)
     else:
-        one_by_one = references.runs_one_by_one(spec, models.width, blocks)[which]
+        one_by_one = block.runs_one_by_one(*pace)[which]
     # Where a new normal is accepted the loop stops.
     before = [part[which] for part in blocks] if spec.accept_after else []
     some = np.flatnonzero(~one_by_one)
     given = starts[some], stops[some], times
-    work, of = models.work, which[some].tolist()
-    told = [] if work.feedback is None else [work.said_of(models.keys[model]) for model in of]
-    watched = references.go_on(
-        *(spec, blocks, rows, *given), models=which[some], learn=learn, said=told
-    )
+    told = [] if models.work.feedback is None else [said_of(models, one) for one in which[some]]
+    watched = block.go_on(*(spec, blocks, rows, *given), models=which[some], learn=learn, said=told)
     episodes = {
         int(which[some[at]]): own_episodes
         for at, own_episodes in enumerate(watched.episodes)
@@ -166,13 +176,11 @@ def _refer(
             part[which[at]] = was[at]
     for at in np.flatnonzero(one_by_one).tolist():
         place, own = int(which[at]), slice(int(starts[at]), int(stops[at]))
-        state = models.reference_of(place)
-        if state is None:
-            continue
         known = None if stamps is None else times[own]
-        said = work.said_of(models.keys[place])
         after, scores, own_episodes = reference.update(
-            *(spec, state, rows[own], known), learn=learn, said=said
+            *(spec, block.state_at(*pace, place), rows[own], known),
+            learn=learn,
+            said=said_of(models, place),
         )
         models.put_reference(place, after)
         for column, part in zip(watched.scores.columns, scores.columns, strict=True):

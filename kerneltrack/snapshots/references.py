@@ -23,6 +23,7 @@ from kerneltrack.limits import (
 )
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
+from kerneltrack.monitor.reference.joint import check_joint_given
 from kerneltrack.paths import whole
 from kerneltrack.snapshots.files import ENDING, read_whole
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -181,6 +182,9 @@ def check_reference(state: ReferenceState) -> None:
         check_finite(f"reference.{name}", getattr(tables, name))
     check_not_negative("reference.reals, evidence", tables.reals[..., reference.EVIDENCES])
     check_given("reference.kernel.counts", state.kernel.counts)
+    if state.second is not None and state.joint is not None:
+        check_reference(state.second)
+        check_joint_given(state.joint)
 
 
 def companions_of(extras: Mapping[str, npt.NDArray[Any]]) -> dict[str, dict[str, npt.NDArray[Any]]]:

@@ -22,6 +22,7 @@ from kerneltrack.monitor.condition import FIELD, Condition
 from kerneltrack.monitor.drift import DriftSpec, parse_drift_spec
 from kerneltrack.monitor.periods.spec import LENGTHS, PeriodsSpec
 from kerneltrack.monitor.reference import LEARNINGS, ReferenceSpec
+from kerneltrack.monitor.reference.spec import SPANS
 from kerneltrack.paths import is_local
 from kerneltrack.registry import LEARNERS, TRACKERS, parse_learner_spec, parse_spec
 from kerneltrack.settings import Setting, settings_of
@@ -169,7 +170,7 @@ REFERENCE = Role(
             "mode": "COLUMN",
             "only_while": "CONDITION",
             "gap": "DURATION|none",
-            "every": "DURATION|none",
+            **dict.fromkeys(SPANS, "DURATION|none"),
         },
     },
 )
@@ -478,6 +479,12 @@ def reference_from_flags(
         if before is not None or not spec.moves or "zone" in values or "zone" in given:
             return spec
         return dataclasses.replace(spec, zone=columns.options.time_zone)
+
+
+def says_what_is_judged(args: argparse.Namespace) -> bool:
+    """Check whether flags or the file say by which rows a reference judges."""
+    section = _section(args, REFERENCE)
+    return any(getattr(args, REFERENCE.place(n)) is not None or n in section for n in SPANS)
 
 
 def _reference_word(args: argparse.Namespace) -> str | None:

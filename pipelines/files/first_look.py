@@ -139,6 +139,23 @@ def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] 
     return warnings + _sentinel_lines(good.x, columns)
 
 
+def usual_step(infos: Sequence[FileInfo], columns: Columns) -> int | None:
+    """Return the median time between rows of one device, ns, of the first rows.
+
+    None: rows have no times, or too few follow another one.
+    """
+    found = None if columns.time is None else _first_rows(infos, columns)
+    if found is None:
+        return None
+    good, _ = parse(found[1], 0, columns)
+    if good.time is None:
+        return None
+    order = np.lexsort((good.time, good.model))
+    steps = np.diff(good.time[order])[np.diff(good.model[order]) == 0]
+    steps = steps[steps > 0]
+    return int(np.median(steps)) if len(steps) >= _FEWEST else None
+
+
 def check_first_times(infos: Sequence[FileInfo], columns: Columns) -> list[str]:
     """Look at the first rows' times alone; what it returns and raises is as of `look_at`."""
     found = _first_rows(infos, columns)

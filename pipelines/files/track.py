@@ -44,6 +44,7 @@ from pipelines.files.record import (
     versions,
     write_record,
 )
+from pipelines.files.second_pace import with_second
 from pipelines.files.silent import find_silent, silent_lines
 from pipelines.files.time_span import span_lines, span_warnings, time_span
 from pipelines.files.unkept_classes import unkept_classes, unkept_lines
@@ -196,6 +197,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     ends = Ends(_rows_of(read, job, workers), _labels(args, files, job), args.output)
     say(read.input.describe())
     warnings = look_and_warn(files.infos, columns, _causes(job))
+    job = with_second(args, job, files.infos)
     if ends.labels is not None:
         say(ends.labels.describe())
         warnings += look_and_warn(ends.labels.input.infos, ends.labels.input.columns)

@@ -68,7 +68,7 @@ def as_line(episode: Episode) -> Line:
     return {
         "index": episode.row,
         "episode": episode.number,
-        "state": "closed" if episode.closed else "open",
+        "state": episode.state,
         "kind": episode.kind,
         "severity": episode.severity,
         "p": episode.peak,
@@ -161,6 +161,45 @@ def test_both_pipelines_give_the_cores_episodes(max_disorder: float) -> None:
     live = track_stream(bundles, order=order, reference=HELD)
     for outcome in (bounded, live):
         hold(outcome, rows)
+    assert live.snapshots == bounded.snapshots
+
+
+TWO = ReferenceSpec(
+    learning="auto",
+    rows=256,
+    memory="1024 rows",
+    lags=2,
+    season="none",
+    false_alarms=100,
+    also_every="2 seconds",
+)
+
+
+def faulty_for_long(seed: int) -> Rows:
+    """Rows of a device that breaks twice once both references may open episodes, and drifts."""
+    rng = np.random.default_rng(seed)
+    rows = make_rows(4000, seed=seed, times=np.arange(4000) * SECOND)
+    x = rng.normal(size=(4000, 3)) @ rng.normal(size=(3, 3))
+    spread = x[:256].std(axis=0)
+    x[2600:2640, seed % 3] += 8 * spread[seed % 3]
+    x[2900:3200, 1] += np.linspace(0.0, 3.0, 300) * spread[1]
+    x[3600:3700, 0] -= 5 * spread[0]
+    x[rng.integers(20, 4000, 5), 1] = np.nan
+    return dataclasses.replace(rows, x=x)
+
+
+def test_two_references_of_a_device_are_the_cores_in_files_and_live() -> None:
+    rows = {key: faulty_for_long(number) for number, key in enumerate(["a", "b/c"])}
+    order = Order(max_disorder=7.0)
+    chunks = {key: arriving(rows[key], 7.0, 1).cut([70, 10, 130]) for key in rows}
+    longest = max(map(len, chunks.values()))
+    elements = [(k, chunks[k][i]) for i in range(longest) for k in rows if i < len(chunks[k])]
+    bundles = [elements[k : k + 4] for k in range(0, len(elements), 4)]
+    bounded = track(elements, order=order, reference=TWO)
+    live = track_stream(bundles, order=order, reference=TWO)
+    stepped = step_through(elements, order=order, reference=TWO, snapshot_every=200.0)
+    for outcome in (bounded, live, stepped):
+        hold(outcome, rows, spec=TWO)
     assert live.snapshots == bounded.snapshots
 
 

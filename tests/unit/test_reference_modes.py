@@ -22,7 +22,7 @@ from kerneltrack.fleet.run import run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
-from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
+from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores, paces
 from kerneltrack.monitor.reference import block as references
 from kerneltrack.monitor.reference.state import (
     MODE_FIRST,
@@ -122,9 +122,9 @@ def test_cuts_change_no_bit(
     # So does a state that was written in between, and so do many side by side.
     at = sorted(cuts)[0] if cuts else 1000
     half, _, _ = reference.update(spec, reference.init(spec, rows[:256]), rows[:at], clock(at))
-    again = references.unpack(spec, 4, references.pack(spec, half))
+    again = paces.unpack(spec, 4, paces.pack(spec, half))
     after, _, _ = reference.update(spec, again, rows[at:], clock(2500)[at:])
-    assert references.pack(spec, after) == references.pack(spec, whole)
+    assert paces.pack(spec, after) == paces.pack(spec, whole)
     starts, stops = np.array([0, 2500]), np.array([2500, 5000])
     blocks = references.begin(spec, np.vstack([rows, rows]), starts, starts + 256)
     stamps = np.tile(clock(2500), 2)

@@ -16,7 +16,8 @@ from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
-from kerneltrack.monitor.reference.block import begin, columns_of, go_on, pack, unpack
+from kerneltrack.monitor.reference.block import begin, columns_of, go_on
+from kerneltrack.monitor.reference.paces import pack, unpack
 from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, MOVING_LIMIT, SEEN, WAITING
 from tests.parts import examples, lanes
 

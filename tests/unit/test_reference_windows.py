@@ -11,7 +11,7 @@ import pytest
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
-from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores, block
+from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores, block, paces
 from kerneltrack.monitor.reference.state import (
     FOLLOWED,
     REALS,
@@ -177,7 +177,7 @@ def test_many_models_at_once_are_each_alone(spec: ReferenceSpec) -> None:
         together = block.state_at(spec, 1, blocks, place), watched.scores.at(at)
         assert as_bytes(*together) == as_bytes(state, scores)
         assert len(watched.episodes[place]) == len(told)
-        again = block.unpack(spec, 1, block.pack(spec, state))
+        again = paces.unpack(spec, 1, paces.pack(spec, state))
         assert as_bytes(again, scores) == as_bytes(state, scores)
 
 

@@ -77,6 +77,7 @@ FEEDBACK = Feedback(
 MOVES = ReferenceSpec(
     learning=AUTO, rows=256, lags=2, memory="1024 rows", season="none", false_alarms=10
 )
+TWO = dataclasses.replace(MOVES, also_every="3 seconds")
 ALL_FALSE = Feedback(
     (Said("", 0, 10**18, FALSE, 600 * SECOND, "shift", (), group="all"),),
     ("a", "b", "c"),
@@ -99,6 +100,8 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "rules for devices": {"reference": REFERENCE, "rules": RULES, "devices": True, "quiet": QUIET},
     "feedback": {"reference": REFERENCE, "feedback": FEEDBACK, "devices": True},
     "normal": {"reference": MOVES, "feedback": ALL_FALSE, "devices": True},
+    "two": {"reference": TWO, "feedback": ALL_FALSE, "devices": True, "every": 90 * SECOND},
+    "two and quiet": {"reference": TWO, "devices": True, "quiet": QUIET},
     "while": {"reference": WHILE, "devices": True},
     "while and quiet": {"reference": WHILE, "devices": True, "quiet": QUIET, "hold": 3 * SECOND},
     "all": {

@@ -15,7 +15,7 @@ from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.results import Results
 from kerneltrack.learners.common.inputs import own_inputs
-from kerneltrack.monitor.reference import block as references
+from kerneltrack.monitor.reference import paces as references
 from kerneltrack.trackers.common.scaling import Scaling
 from transforms.chunks import Chunk
 from transforms.failures import Failures

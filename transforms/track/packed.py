@@ -25,7 +25,7 @@ from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.monitor import moving
 from kerneltrack.monitor.drift import block as detectors
 from kerneltrack.monitor.moving import WindowState
-from kerneltrack.monitor.reference import block as references
+from kerneltrack.monitor.reference import paces as references
 from kerneltrack.monitor.reference.block import BlockParts
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers.common.block import FixedBlock
@@ -198,7 +198,7 @@ def _fits(work: Work, packed: Packed, width: int) -> bool:
         return False
     if work.reference is None or not packed.moving:
         return not packed.kept
-    size: int = references.parts_of(work.reference, width).kept.size
+    size: int = references.sizes_of(work.reference, width).kept
     return len(packed.kept) == size
 
 
@@ -479,7 +479,7 @@ def _references(
     if not referred.any():
         return references.joined_states(work.reference, width, [None] * len(heads))
     unfolded, _ = references.unfold(work.reference, width, [head.moving for head in heads])
-    size = references.parts_of(work.reference, width).kept.size
+    size = references.sizes_of(work.reference, width).kept
     nothing = bytes(size)
     kept = side_by_side([head.kept or nothing for head in heads], size)
     blocks = BlockParts(unfolded, kept)

@@ -19,7 +19,7 @@ from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.events import next_of
 from kerneltrack.fleet.model import NEVER, Work
-from kerneltrack.monitor.reference import block as references
+from kerneltrack.monitor.reference import paces as references
 from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.loop import matrix_of
 from transforms.chunks import IN_ORDER, Chunk, no_rows, pieces

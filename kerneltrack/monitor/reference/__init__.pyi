@@ -1,6 +1,8 @@
 from .episodes import Episode as Episode
-from .episodes import changed_since as changed_since
-from .episodes import open_episode as open_episode
+from .joining import changed_since as changed_since
+from .joining import episodes_of as episodes_of
+from .joining import open_episode as open_episode
+from .joining import opened_at as opened_at
 from .run import WRITTEN as WRITTEN
 from .run import Scores as Scores
 from .run import end_stretch as end_stretch

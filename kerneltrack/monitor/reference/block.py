@@ -27,7 +27,6 @@ from kerneltrack.monitor.reference.episodes import (
     Episode,
     EpisodeRoom,
     make_room,
-    open_episode,
     read_episode,
 )
 from kerneltrack.monitor.reference.run import NOTHING_SAID, Scores, settings_of
@@ -109,18 +108,6 @@ def parts_of(spec: ReferenceSpec, width: int) -> BlockParts:
     moving = {name: tables[name] for name in tables if name not in kept and name not in OF_ROWS}
     moving |= {name: tables[name] for name in OF_ROWS}
     return BlockParts(Places.of(moving), Places.of({**kept, **kernel}))
-
-
-def bytes_of(spec: ReferenceSpec, width: int) -> int:
-    """Return how many bytes both parts of a reference take, nothing left out."""
-    return sum(part.size for part in parts_of(spec, width))
-
-
-def pack(spec: ReferenceSpec, state: ReferenceState) -> BlockParts:
-    """Return a reference as bytes."""
-    moving, kept = _joined(spec, state)
-    width = len(state.tables.scale)
-    return BlockParts(fold(spec, width, side_by_side([moving], len(moving)))[0], kept)
 
 
 def _joined(spec: ReferenceSpec, state: ReferenceState) -> BlockParts:
@@ -211,20 +198,6 @@ def columns_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> dict[str,
     }
 
 
-def check_each(spec: ReferenceSpec, width: int, folded: Sequence[BlockParts]) -> None:
-    """Check references that `pack` wrote, at least one.
-
-    Raises:
-        ConfigError: if `unpack` refuses one of them.
-    """
-    moving, fine = unfold(spec, width, [parts.moving for parts in folded])
-    if not fine.all():
-        raise ConfigError("reference", f"{len(moving)} states", "bytes of their rows each")
-    kept = side_by_side([parts.kept for parts in folded], parts_of(spec, width).kept.size)
-    columns = columns_of(spec, width, BlockParts(moving, kept))
-    from_arrays(spec, storable(columns), (len(folded),))
-
-
 def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArray) -> BlockParts:
     """Return the references of m models that begin, (m, bytes) of each part: `init` of each.
 
@@ -251,17 +224,6 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
     for name, array in seen._asdict().items():
         columns[f"kernel.{name}"][...] = array
     return blocks
-
-
-def open_episodes(spec: ReferenceSpec, width: int, blocks: BlockParts) -> dict[int, Episode]:
-    """Return the episodes that are open, by the place of their model."""
-    counts = counts_of(spec, width, blocks)
-    found = {}
-    for model in np.flatnonzero(counts[:, OPENED] >= 0).tolist():
-        episode = open_episode(spec, state_at(spec, width, blocks, model))
-        if episode is not None:
-            found[model] = episode
-    return found
 
 
 def go_on(  # noqa: PLR0913 - rows come as columns
@@ -402,7 +364,8 @@ def _words(
     places = np.arange(len(blocks.moving)) if models is None else models
     begins = np.empty((len(places), len(blocks)), np.int64)
     for at, table in enumerate(blocks):
-        begins[:, at] = places * table.strides[0] + address(table)
+        # A table may be part of a wider one, but each of its rows is contiguous.
+        begins[:, at] = places * table.strides[0] + (address(table[0]) if len(table) else 0)
     words = begins @ orders.addressed
     words += orders.structure
     return words[:, : orders.tables].tobytes(), words[:, orders.tables :].tobytes()
@@ -480,14 +443,6 @@ def state_at(spec: ReferenceSpec, width: int, blocks: BlockParts, place: int) ->
     return ReferenceState(Tables(*flat[:many]), CovarianceState(*flat[many:]))
 
 
-def put_state(
-    spec: ReferenceSpec, width: int, blocks: BlockParts, place: int, state: ReferenceState
-) -> None:
-    """Write a reference where one of m is."""
-    for part, body in zip(blocks, _joined(spec, state), strict=True):
-        part[place] = np.frombuffer(body, np.uint8)
-
-
 def unplaced_rows(spec: ReferenceSpec, width: int, blocks: BlockParts) -> int:
     """Return how many rows of all references were of modes that have no place."""
     if not spec.modes:
@@ -496,12 +451,12 @@ def unplaced_rows(spec: ReferenceSpec, width: int, blocks: BlockParts) -> int:
     return int(modes[:, -1, MODE_UNPLACED].sum())
 
 
-def learned_episodes(spec: ReferenceSpec, width: int, blocks: BlockParts) -> int:
-    """Return how many false episodes' rows all references have learned."""
+def learned_episodes(spec: ReferenceSpec, width: int, blocks: BlockParts) -> IntArray:
+    """Return how many false episodes' rows each reference has learned, (m,)."""
     if not spec.moves:
-        return 0
-    episodes = parts_of(spec, width).moving.column(blocks.moving, "episodes")
-    return int(episodes[:, -1, EPISODES_LEARNED].sum())
+        return np.zeros(len(blocks.moving), np.int64)
+    episodes: IntArray = parts_of(spec, width).moving.column(blocks.moving, "episodes")
+    return episodes[:, -1, EPISODES_LEARNED]
 
 
 def ready_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> BoolArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kerneltrack.arrays import FloatArray
 from kerneltrack.monitor.reference.spec import ACCEPTED, RECOVERED, STEADY, ReferenceSpec
-from kerneltrack.monitor.reference.state import CHANGED, OPENED, SIDES, ReferenceState
+from kerneltrack.monitor.reference.state import OPENED, SIDES, ReferenceState
 from kerneltrack.native.binding import call
 from kerneltrack.native.layouts import BoolVector, FloatMatrix, FloatVector, IntMatrix, IntVector
 
@@ -206,20 +206,8 @@ def signed(deviation: float) -> str:
     return f"{deviation:+,.{max(1 - math.floor(math.log10(abs(deviation))), 0)}f}"
 
 
-def changed_since(state: ReferenceState) -> tuple[int, int] | None:
-    """Return the row since when the device has changed to stay, and its time, ns; None: it has not.
-
-    It has where an episode ended because the change had lasted, until one ends that `recovered`; of
-    a reference that moves.
-    """
-    if not len(state.tables.compared):
-        return None
-    row, time = state.tables.compared[CHANGED:].tolist()
-    return (row - 1, time) if row else None
-
-
 def open_episode(spec: ReferenceSpec, state: ReferenceState) -> Episode | None:
-    """Return the episode that is open after the rows so far, None if there is none."""
+    """Return the episode of one reference that is open after the rows so far, None without one."""
     tables = state.tables
     if tables.counts[OPENED] < 0:
         return None

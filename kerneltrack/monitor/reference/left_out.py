@@ -73,6 +73,13 @@ class Told(NamedTuple):
         """Return those of references, by the names of their tables."""
         return cls(*(columns[name] for name in cls._fields))
 
+    @classmethod
+    def of_one(cls, state: ReferenceState) -> Told:
+        """Return those of one reference, m = 1."""
+        tables = state.tables
+        parts = tables.counts, tables.lows, tables.compared, tables.left_out
+        return cls(*(part[np.newaxis] for part in parts))
+
     def at(self, which: IntArray) -> Told:
         """Return copies of those of some references."""
         return Told(*(part[which] for part in self))
@@ -188,7 +195,6 @@ def numbering_of(state: ReferenceState, seen: int) -> Numbering:
     counts, left_out = state.tables.counts, state.tables.left_out
     if not len(left_out):
         return Numbering(seen - int(counts[SEEN]))
-    parts = counts, state.tables.lows, state.tables.compared, left_out
-    rows = Told(*(part[np.newaxis] for part in parts)).rows[0]
+    rows = Told.of_one(state).rows[0]
     shift = seen - int(counts[SEEN]) - int(left_out[ALL_LEFT_OUT])
     return Numbering(shift, rows, left_out[:ALL_LEFT_OUT])

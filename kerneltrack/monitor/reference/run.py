@@ -18,6 +18,8 @@ from kerneltrack.monitor.reference.episodes import (
     open_episode,
     read_episode,
 )
+from kerneltrack.monitor.reference.joining import join
+from kerneltrack.monitor.reference.left_out import Told, leave_out
 from kerneltrack.monitor.reference.spec import DAY, GATED, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
     BEGAN,
@@ -47,6 +49,8 @@ MOVING_RIDGE = 0.1
 """Part of the ridge that a reference takes which moves: it has more rows to go by."""
 NOTHING_SAID: IntArray = np.zeros((0, 5), np.int64)
 """What people said of episodes, where they said nothing; see `update`."""
+OF_ALL = 4
+"""Place in what was said of one: whether all between its times are meant."""
 MOST_TOLD = 1024
 """Episodes that one call of the loop tells of; it is called again for more."""
 
@@ -187,6 +191,8 @@ def update(
         >>> [(e.kind, abs(e.start - 1500) < 10, int(e.shares.argmax())) for e in told if e.closed]
         [('shift', True, 1)]
     """
+    if spec.second is not None:
+        return _update_both(spec, spec.second, state, rows, times, learn, said)
     tables = copied(state.tables)
     matrix = matrix_of(rows, len(tables.scale))
     check_finite("rows", matrix)
@@ -216,7 +222,46 @@ def update(
         if accepted:
             episodes.append(_accepted(spec, ReferenceState(tables, kernel)))
             tables, kernel = made_anew(spec, tables)
-    return ReferenceState(tables, kernel), found, episodes
+    return state._replace(tables=tables, kernel=kernel), found, episodes
+
+
+def _update_both(
+    spec: ReferenceSpec,
+    of_second: ReferenceSpec,
+    state: ReferenceState,
+    rows: npt.ArrayLike,
+    times: IntArray | None,
+    learn: bool,
+    said: IntArray,
+) -> tuple[ReferenceState, Scores, list[Episode]]:
+    """Run rows through a reference of all rows and a second one; see `update`."""
+    if state.second is None or state.joint is None:
+        raise AssertionError("a spec of two references, a state of one")
+    if times is None:
+        raise ConfigError("times", None, "event times of the rows: the spec goes by them")
+    said = of_either(said)
+    first, scores, episodes = update(spec.first, state, rows, times, learn=learn, said=said)
+    matrix, stamps = matrix_of(rows, len(state.tables.scale)), np.ascontiguousarray(times)
+    none, many = np.zeros(len(matrix), np.bool_), np.array([len(matrix)])
+    before = Told.of_one(state.second)
+    kept, left = leave_out(before, of_second.every_time, stamps, many, none)
+    given = matrix[kept], stamps[kept]
+    second, more, own = update(of_second, state.second, *given, learn=learn, said=said)
+    second.tables.left_out[...] = left.kept(Told.of_one(second))[0]
+    joint = copied(state.joint)
+    number = left.numbering(0, int(state.tables.counts[SEEN]))
+    told = join(spec, joint, episodes, own, more.evidence, number)
+    return first._replace(second=second, joint=joint), scores, told
+
+
+def of_either(said: IntArray) -> IntArray:
+    """Return what people said of a device's episodes as what counts for two references.
+
+    Each has episodes of its own, which began at other times: those within what was told are meant.
+    """
+    every = said.copy()
+    every[:, OF_ALL] = 1
+    return every
 
 
 def pass_by(state: ReferenceState, rows: int) -> ReferenceState:
@@ -224,7 +269,8 @@ def pass_by(state: ReferenceState, rows: int) -> ReferenceState:
     tables = copied(state.tables)
     count_passed(tables.counts, rows)
     tables.previous[...] = PASSED_BY
-    return state._replace(tables=tables)
+    second = None if state.second is None else pass_by(state.second, rows)
+    return state._replace(tables=tables, second=second)
 
 
 def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> ReferenceSettings:

@@ -35,10 +35,15 @@ ACCEPTED, STEADY = "accepted", "steady"
 """States of episodes that are over: as the new normal; because the change has lasted."""
 RECOVERED = "recovered"
 """Kind of an episode whose rows are as they were before the last change that lasted."""
+SUDDEN_SPANS = 5
+"""Spans of the second reference in which an episode by all rows must have grown: what takes longer
+is for the second one to say."""
 LEAST_SHARE = 0.05
 """A channel that explains less of an episode is not named."""
 EVERY_ROW = "none"
-"""No row is left out."""
+"""No row is left out, or there is no second reference."""
+SPANS = ("every", "also_every")
+"""Fields that are spans of event time of which one row is judged."""
 OWN_WINDOW = "auto"
 """A window as long as the device's own period."""
 LEAST_WINDOW, MOST_WINDOW, MOST_OWN_WINDOW = 8, 512, 300
@@ -173,6 +178,14 @@ class ReferenceSpec(Spec):
         tracked, but neither compared with the reference nor learned by it: for weeks of rows that
         come more often. Only for a moving reference ("auto"). None, or "none": judge all rows.""",
     ] = None
+    also_every: Annotated[
+        str | None,
+        """Also judge the first row of each span of event time, such as 5 minutes, by a second
+        reference, for weeks of rows that come more often: it knows what changes over hours. All
+        rows say what is sudden; an episode that grew for longer than five spans is for the second
+        one to say. Only for a moving reference ("auto"). None, or "none": there is no second
+        reference.""",
+    ] = None
     accept_after: Annotated[
         int | None,
         Range(BLOCK, 10**12),
@@ -182,8 +195,9 @@ class ReferenceSpec(Spec):
 
     def resolve(self) -> None:
         """Take a bare number as one of rows; choose the gap."""
-        if self.every == EVERY_ROW:
-            self.replace("every", None)
+        for name in SPANS:
+            if getattr(self, name) == EVERY_ROW:
+                self.replace(name, None)
         if self.gap is None:
             self.replace("gap", OWN_GAP if self.moves else NO_GAP)
         for name in ("per", "memory"):
@@ -243,13 +257,18 @@ class ReferenceSpec(Spec):
             allowed = f"{LEAST_MEMORY} to {MOST_MEMORY} rows, or a time"
             raise ConfigError("memory", self.memory, allowed)
         if not self.moves:
-            for name in ("memory", "season", "zone", "causes", "mode", "max_modes", "every"):
+            for name in ("memory", "season", "zone", "causes", "mode", "max_modes", *SPANS):
                 if getattr(self, name) != getattr(type(self), name):
                     allowed = f"left out unless the reference is {AUTO}"
                     raise ConfigError(name, getattr(self, name), allowed)
             return
-        if self.every is not None and parse_span("every", str(self.every)).time is None:
-            raise ConfigError("every", self.every, "a time, 5 minutes, or none")
+        for name in SPANS:
+            span = getattr(self, name)
+            if span is not None and parse_span(name, str(span)).time is None:
+                raise ConfigError(name, span, "a time, 5 minutes, or none")
+        if None not in (self.every, self.also_every):
+            allowed = "left out with every, by which no reference judges all rows"
+            raise ConfigError("also_every", self.also_every, allowed)
         if not is_zone(self.zone):
             raise ConfigError("zone", self.zone, "a name of the time-zone data base, Europe/Berlin")
         for name in ("until", "accept_after"):
@@ -264,7 +283,8 @@ class ReferenceSpec(Spec):
     @property
     def needs_times(self) -> bool:
         """Whether rows must have event times."""
-        return self.until is not None or self.span.rows is None or self.every is not None
+        by_spans = any(getattr(self, name) is not None for name in SPANS)
+        return self.until is not None or self.span.rows is None or by_spans
 
     @property
     def rate(self) -> float | None:
@@ -312,7 +332,7 @@ class ReferenceSpec(Spec):
     def _plain(self) -> dict[str, Any]:
         """What `to_dict` returns: without a condition, window or span, states say nothing of it."""
         plain = dict(super()._plain)
-        for name in ("only_while", "window", "every"):
+        for name in ("only_while", "window", *SPANS):
             if getattr(self, name) is None:
                 del plain[name]
         return plain
@@ -332,13 +352,33 @@ class ReferenceSpec(Spec):
         """Event time of which one row is judged, ns; 0: all rows are."""
         return 0 if self.every is None else parse_span("every", self.every).time or 0
 
+    @functools.cached_property
+    def second(self) -> ReferenceSpec | None:
+        """What the second reference is, of which each span's first row is judged; None: none is.
+
+        It has no view of windows: what shape rows have in a short time it cannot see.
+        """
+        if self.also_every is None:
+            return None
+        return dataclasses.replace(self, every=self.also_every, also_every=None, window=None)
+
+    @functools.cached_property
+    def first(self) -> ReferenceSpec:
+        """What the reference of all rows is, without a second one."""
+        return dataclasses.replace(self, also_every=None)
+
+    @property
+    def sudden_time(self) -> int:
+        """How long an episode by all rows may grow until it opens, ns; 0 without a second one."""
+        return 0 if self.second is None else SUDDEN_SPANS * self.second.every_time
+
     def refuse_choice(self) -> None:
         """Refuse what leaves rows out, where all are judged.
 
         Raises:
-            ConfigError: for a condition, or a span of which one row is judged.
+            ConfigError: for a condition, a span of which one row is judged, or a second reference.
         """
-        for name in (FIELD, "every"):
+        for name in (FIELD, *SPANS):
             if getattr(self, name) is not None:
                 allowed = "left out here, where all rows are judged: a job or a Fleet takes it"
                 raise ConfigError(name, getattr(self, name), allowed)

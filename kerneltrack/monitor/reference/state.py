@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,13 @@ from kerneltrack.limits import (
     real,
     whole,
 )
+from kerneltrack.monitor.reference.joint import (
+    Joint,
+    begun_again,
+    check_joint,
+    layout_of_joint,
+    no_episode,
+)
 from kerneltrack.monitor.reference.spec import (
     BLOCK,
     LEAST_WINDOW,
@@ -33,6 +40,8 @@ from kerneltrack.trackers.common import scaling
 from kerneltrack.trackers.common.calls import copied, first_matrix
 from kerneltrack.trackers.covariance.state import CovarianceState
 from kerneltrack.trackers.covariance.tracker import CovarianceTracker
+
+_Array: TypeAlias = npt.NDArray[Any]
 
 MOST_KEPT = 512
 """Scores that a calibration is made of, at most."""
@@ -279,13 +288,20 @@ class ReferenceState(NamedTuple):
     takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9). Windows take
     8(D(C + W) + 1159) more, 8(D(C + W) + 1477) of one that moves; one row a span 8(Q + 7).
 
+    A second reference (`ReferenceSpec.second`) takes as much once more without windows, with one
+    row a span, and 8(17 + 2D).
+
     Attributes:
         tables: What the row loops work on.
         kernel: State of the kernel subspace of the scaled rows.
+        second: The second reference, of the first row of each span; None without one.
+        joint: What is known of the episodes of both; None without a second one.
     """
 
     tables: Tables
     kernel: CovarianceState
+    second: ReferenceState | None = None
+    joint: Joint | None = None
 
 
 def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
@@ -355,9 +371,10 @@ def init(spec: ReferenceSpec, first_rows: npt.ArrayLike) -> ReferenceState:
     rows = first_matrix(first_rows)
     scale = scaling.standard_scaling(rows, math.inf)
     tables = empty(spec, scale.shift, scale.scale, 0)
-    return ReferenceState(
-        tables, KERNEL.init(spec.kernel, scaling.apply_scaling(scale, rows, math.inf))
-    )
+    kernel = KERNEL.init(spec.kernel, scaling.apply_scaling(scale, rows, math.inf))
+    if spec.second is None:
+        return ReferenceState(tables, kernel)
+    return ReferenceState(tables, kernel, init(spec.second, rows), no_episode(rows.shape[1]))
 
 
 def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int) -> Tables:
@@ -440,7 +457,10 @@ def restarted(state: ReferenceState) -> ReferenceState:
     # Over time all was as usual.
     memory = tables.memory[0]
     memory[...] = tables.mean[len(tables.mean) - len(memory) :]
-    return ReferenceState(tables, state.kernel)
+    if state.second is None or state.joint is None:
+        return ReferenceState(tables, state.kernel)
+    both = restarted(state.second), begun_again(state.joint)
+    return ReferenceState(tables, state.kernel, *both)
 
 
 def passed_last(previous: FloatArray) -> BoolArray:
@@ -470,7 +490,19 @@ def next_places(counts: IntArray) -> Any:
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
     """Return the state's arrays by name, for the codec."""
     kernel = {f"kernel.{name}": array for name, array in KERNEL.arrays(state.kernel).items()}
-    return {**storable(state.tables._asdict()), **kernel}
+    own = {**storable(state.tables._asdict()), **kernel}
+    if state.second is None or state.joint is None:
+        return own
+    return with_second(own, arrays(state.second), state.joint._asdict())
+
+
+def with_second(
+    own: Mapping[str, _Array], second: Mapping[str, _Array], joint: Mapping[str, _Array]
+) -> dict[str, _Array]:
+    """Return arrays of two references, by their names, in one."""
+    parts = {"second": second, "joint": joint}
+    more = {f"{part}.{name}": each[name] for part, each in parts.items() for name in each}
+    return {**own, **more}
 
 
 def storable(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
@@ -493,6 +525,17 @@ def from_arrays(
         ConfigError: for other names or shapes than the spec gives them, or counts that no state
             has.
     """
+    if spec.second is not None:
+        own, second, joint = _parts_of_two(arrays)
+        first, more = from_arrays(spec.first, own, of), from_arrays(spec.second, second, of)
+        width = first.tables.scale.shape[-1]
+        if more.tables.scale.shape[-1] != width:
+            raise ConfigError("reference.second.scale", more.tables.scale.shape, f"of ({width},)")
+        known = Joint(**copies_like("reference.joint", joint, layout_of_joint(width), of=of))
+        counts, of_second = first.tables.counts, more.tables.counts
+        opened = np.stack([counts[..., OPENED], of_second[..., OPENED]], axis=-1)
+        check_joint(known.wholes, counts[..., SEEN], opened)
+        return first._replace(second=more, joint=known)
     own = {name: array for name, array in arrays.items() if not name.startswith("kernel.")}
     scale = own.get("scale", np.zeros(0))
     if scale.ndim != len(of) + 1 or not scale.shape[-1]:
@@ -538,6 +581,18 @@ def from_arrays(
     if kernel.scale.shape != scale.shape:
         raise ConfigError("reference.kernel.scale", kernel.scale.shape, f"of shape ({width},)")
     return ReferenceState(tables, kernel)
+
+
+def _parts_of_two(arrays: Mapping[str, _Array]) -> tuple[dict[str, _Array], ...]:
+    """Return arrays of the first reference, of the second one, and of their episodes."""
+    parts: dict[str, dict[str, _Array]] = {"": {}, "second": {}, "joint": {}}
+    for name, array in arrays.items():
+        part, _, field = name.partition(".")
+        if field and part in parts:
+            parts[part][field] = array
+        else:
+            parts[""][name] = array
+    return tuple(parts.values())
 
 
 def _most_lows(streams: int) -> IntArray:
