@@ -18,8 +18,9 @@ SPEED ?= 8
 # Of `make fuzz`: crafted states of each piece of state, and which pieces (all).
 TRIALS ?= 10000
 ONLY ?=
-# Of `make sanitize`: which lane of the contracts ('not nightly' or nightly).
-LANE ?= not nightly
+# Of `make test` and `make sanitize`: which lane of the tests, of the contracts.
+TESTS ?= not nightly
+LANE ?= sanitized and not nightly
 # Of `make bench`: --keep, or --only NAME ...
 BENCH ?=
 
@@ -105,7 +106,7 @@ docs: env ## build the site of the documentation in build/site/; broken links ar
 test test-fast test-shuffled test-nightly: export OPENBLAS_NUM_THREADS := 1
 
 test: env ## run the tests of each change, side by side
-	$(PY) -m pytest -m 'not nightly' --numprocesses auto --maxprocesses 4 $(LEAVE_OUT:%=--ignore=%)
+	$(PY) -m pytest -m '$(TESTS)' --numprocesses auto --maxprocesses 4
 
 # Among them is an example's for Spark.
 test-nightly: spark ## run those that take long, and prove what changes seldom break
@@ -120,10 +121,11 @@ test-shuffled: env ## run those that need no cluster and no data sets in an orde
 	$(PY) -m pytest -m 'not live and not data and not nightly' --numprocesses auto --maxprocesses 4 \
 		--random-order $(ORDER:%=--random-order-seed=%)
 
-# What the row loops have to hold.
+# What the row loops have to hold. With each change the sanitizers see those marked `sanitized`, each
+# night all: what goes over many rows takes them eight times as long.
 CONTRACTS := $(addprefix tests/unit/test_,crafted_states.py tracker_contract.py trackers_together.py \
 	learners_contract.py reference.py reference_moving.py reference_false.py \
-	reference_windows.py periods.py)
+	reference_windows.py periods.py native.py)
 
 # Loops whose every address and conversion is checked, under states and rows that mean harm.
 SANITIZED := build/sanitized
@@ -140,7 +142,7 @@ sanitized: env
 	@$(VENV)/bin/cmake --build $(SANITIZED) --target $(SANITIZED_BUILD) >/dev/null
 
 sanitize: sanitized ## run the contracts and crafted states with the address and undefined-behaviour sanitizers
-	$(SANITIZED_LOOPS) $(PY) -m pytest $(CONTRACTS) tests/unit/test_native.py -m '$(LANE)' --numprocesses 2
+	$(SANITIZED_LOOPS) $(PY) -m pytest $(CONTRACTS) -m '$(LANE)' --numprocesses 2
 
 fuzz: sanitized ## crafted states under the sanitizers, more than an hour; TRIALS=10000 ONLY=auto
 	$(SANITIZED_LOOPS) $(PY) -m tests.crafted_states --trials $(TRIALS) --only '$(ONLY)'
@@ -160,14 +162,14 @@ typecheck: env ## check types
 	$(VENV)/bin/mypy
 
 # Tests wait for clusters now and then: types are checked, sanitizers run and the site is built
-# beside them. The contracts run once, under the sanitizers: test_native.py shows that all builds
-# have the same bits, and runs both with and without. Collected once, tests and what they import are
-# compiled: each process that runs them would do it over again.
+# beside them. What is marked `sanitized` runs there alone: test_native.py and test_replay.py show
+# that all builds have the same bits. Collected once, tests and what they import are compiled: each
+# process that runs them would do it over again.
 check: lint ## run all that CI runs
 	@mkdir -p build
 	@nice $(MAKE) --no-print-directory typecheck docs sanitize >build/beside.log 2>&1 & beside=$$!; \
 		$(PY) -m pytest --collect-only -qq >/dev/null; \
-		$(MAKE) --no-print-directory test LEAVE_OUT='$(CONTRACTS)'; tests=$$?; \
+		$(MAKE) --no-print-directory test TESTS='not nightly and not sanitized'; tests=$$?; \
 		wait $$beside; beside=$$?; cat build/beside.log; \
 		[ $$tests -eq 0 ] && [ $$beside -eq 0 ]
 

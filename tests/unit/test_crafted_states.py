@@ -23,6 +23,8 @@ from tests.crafted_states import ROWS, Case, cases, clock_trial, landmarks_trial
 from transforms.learn import learner
 from transforms.track.windows import MeasureMismatch
 
+pytestmark = pytest.mark.sanitized
+
 TRIALS = 20
 CASES = cases()
 SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "warmup": 20}

@@ -38,6 +38,8 @@ from tests.oracles.learner_cases import (
 )
 from tests.parts import examples
 
+pytestmark = pytest.mark.sanitized
+
 
 @every_spec
 @settings(max_examples=examples(25))

@@ -31,6 +31,8 @@ Term = Callable[[float, float, float], float]
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(binding.__file__).parent
+COUNTS = [*range(1, 20), 31, 32, 33, 63, 64, 65, 71, 100]
+"""Of numbers in a sum: what is left after each of the steps that it is taken in."""
 SPECS = {
     name: tracker.spec_type(rank=5 if name == "rows" else 3, warmup=20)
     for name, tracker in TRACKERS.items()
@@ -117,7 +119,7 @@ def distance(kernel: str, left: Array, right: Array) -> float:
     return float(out[0])
 
 
-@pytest.mark.parametrize("count", [*range(1, 20), 31, 32, 33, 63, 64, 65, 71, 100])
+@pytest.mark.parametrize("count", COUNTS)
 def test_sums_have_a_stated_order(count: int) -> None:
     rng = np.random.default_rng(count)
     left, right = rng.normal(size=(2, count)) * 10.0 ** rng.integers(-8, 8, size=(2, count))
@@ -133,6 +135,15 @@ def test_sums_have_a_stated_order(count: int) -> None:
     # The later row of a pair comes first.
     assert distance("gaussian", left, right) == in_order(square, right, left)
     assert distance("laplacian", left, right) == in_order(absolute, right, left)
+
+
+@pytest.mark.sanitized
+def test_functions_keep_within_their_arrays() -> None:
+    """Those that no contract calls, too."""
+    for run in operations().values():
+        run()
+    for count in COUNTS:
+        test_sums_have_a_stated_order(count)
 
 
 def test_a_build_of_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

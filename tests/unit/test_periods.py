@@ -28,6 +28,8 @@ from kerneltrack.monitor.periods.spec import PeriodsSpec
 from kerneltrack.monitor.periods.sums import SECOND, SPANS, DeviceSums, PeriodSums, join
 from kerneltrack.native.binding import call
 
+pytestmark = pytest.mark.sanitized
+
 Array = npt.NDArray[np.float64]
 HOUR, DAY = 3600, 86_400
 WIDTH = 3

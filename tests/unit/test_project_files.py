@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_workflows_run_targets_that_there_are() -> None:
         lines = [step["run"] for job in jobs for step in job.get("steps", []) if "run" in step]
         for line in lines:
             if line.startswith("make "):
-                asked = {word for word in line.split()[1:] if "=" not in word}
+                asked = {word for word in shlex.split(line)[1:] if "=" not in word}
                 assert asked <= targets, (path.name, line)
 
 

@@ -64,6 +64,7 @@ def as_bytes(*arrays: Array) -> bytes:
     return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("lags", [1, 5])
 def test_distances_are_those_of_the_covariance_so_far(lags: int) -> None:
     rows = normal(1, 900)
@@ -169,6 +170,7 @@ def test_a_new_normal_is_accepted_after_the_stated_time_and_not_before() -> None
 ACCEPTING = ReferenceSpec(learning="gated", accept_after=200, rows=300)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("spec", [SPEC, GATED, ACCEPTING])
 @settings(max_examples=examples(10))
 @given(cuts=st.lists(st.integers(0, 1500), max_size=12))
@@ -204,6 +206,7 @@ def timed(
     return state, p, reported
 
 
+@pytest.mark.sanitized
 @settings(max_examples=examples(10))
 @given(cuts=st.lists(st.integers(0, 1800), max_size=12), until=st.integers(384, 1300))
 def test_a_stretch_ends_at_its_time_whatever_the_cuts(cuts: list[int], until: int) -> None:
@@ -233,6 +236,7 @@ def test_a_stretch_of_so_many_rows_is_one_until_the_time_after_them() -> None:
     assert [told_of(e) for e in episodes] == [told_of(e) for e in reported]
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("first", [0, 200, 1000])
 def test_rows_too_few_before_its_time_make_no_reference(first: int) -> None:
     """A model that began later has none, and none is made of what comes then."""
@@ -248,6 +252,7 @@ def test_rows_too_few_before_its_time_make_no_reference(first: int) -> None:
     ] == max(511 - first, 0)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize(
     ("per", "rows"), [("30 days", 43_200), ("12 hours", 720), ("720.5 minutes", 720.5)]
 )
@@ -368,6 +373,7 @@ def test_the_right_channels_come_first(many: int) -> None:
     assert right >= 38
 
 
+@pytest.mark.sanitized
 def test_channels_that_others_could_stand_for_come_first() -> None:
     """Six channels of two waves: three that ramp are nearly what three others could be."""
     broken = [
@@ -399,6 +405,7 @@ def test_a_long_episodes_channels_are_those_of_all_its_rows(turn: int) -> None:
     assert episode.shares[[1, 3]] == pytest.approx([0.5, 0.5], abs=0.06)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("many", [1, 2])
 def test_channels_that_only_the_residual_sees_come_first(many: int) -> None:
     """Channels that were high or low, each for itself, stand between: their ties are none."""
@@ -454,6 +461,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         assert sum(array.nbytes for array in state.tables) == own
 
 
+@pytest.mark.sanitized
 def test_a_state_goes_on_from_its_arrays() -> None:
     rows = normal(6, 2000)
     state, _, _ = run(GATED, rows[:1000])
@@ -462,6 +470,7 @@ def test_a_state_goes_on_from_its_arrays() -> None:
     assert as_bytes(one.p) == as_bytes(two.p)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [
@@ -492,6 +501,7 @@ def test_a_state_that_leads_astray_is_refused(name: str, place: int, value: floa
         reference.from_arrays(SPEC, arrays)
 
 
+@pytest.mark.sanitized
 def test_counts_at_their_limits_stay_within_them() -> None:
     spec = dataclasses.replace(GATED, rows=256)
     state, _, _ = run(spec, normal(7, 700))
@@ -507,6 +517,7 @@ def test_counts_at_their_limits_stay_within_them() -> None:
     assert arrays["counts"][reference.KEPT] > 640 + reference.BLOCK
 
 
+@pytest.mark.sanitized
 @settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -527,6 +538,7 @@ def test_hostile_rows_give_numbers(seed: int, scale: float, wild: float, width: 
     assert all(np.isfinite(array).all() for array in reference.arrays(state).values())
 
 
+@pytest.mark.sanitized
 def test_bad_rows_are_refused() -> None:
     state = reference.init(SPEC, np.zeros((3, 2)))
     with pytest.raises(ConfigError, match="rows"):
@@ -553,6 +565,7 @@ def test_settings_out_of_range_are_refused(fields: dict[str, Any], field: str) -
         ReferenceSpec(**fields)
 
 
+@pytest.mark.sanitized
 def test_the_detector_goes_on_where_it_was() -> None:
     rows = normal(8, 3000)
     rows[2000:2200, 3] += 20
@@ -569,6 +582,7 @@ def test_the_detector_goes_on_where_it_was() -> None:
         ReferenceDetector().fit(rows[:100])
 
 
+@pytest.mark.sanitized
 def test_rows_that_follow_no_others_begin_a_block() -> None:
     rows = np.random.default_rng(4).normal(size=(900, 3))
     state = reference.init(SPEC, rows[:100])
@@ -596,6 +610,7 @@ def mildly_odd(seed: int = 3) -> Array:
     return rows
 
 
+@pytest.mark.sanitized
 @settings(max_examples=examples(30))
 @given(
     seed=st.integers(0, 2**31),

@@ -123,6 +123,7 @@ def test_it_is_a_state_of_its_own_moment_however_rows_are_cut() -> None:
         assert bytes_of(run(rows, said_of(other))[0]) == bytes_of(run(rows)[0])
 
 
+@pytest.mark.sanitized
 @settings(max_examples=examples(20))
 @given(
     cuts=st.lists(st.integers(1, 4099), max_size=5),
@@ -169,6 +170,7 @@ def test_what_was_said_last_counts_until_it_is_learned() -> None:
     assert bytes_of(run(rows, late)[0]) == bytes_of(run(rows, late[:1])[0])
 
 
+@pytest.mark.sanitized
 def test_of_episodes_before_the_last_four_nothing_is_kept() -> None:
     rows = five_faults()
     plain = run(rows)
@@ -179,6 +181,7 @@ def test_of_episodes_before_the_last_four_nothing_is_kept() -> None:
         assert state.tables.episodes[-1, EPISODES_LEARNED] == learned
 
 
+@pytest.mark.sanitized
 def test_all_episodes_of_a_time_can_be_meant() -> None:
     rows = five_faults()
     over = [each for each in run(rows)[2] if each.closed]
@@ -218,6 +221,7 @@ def greedy(e: Array, omega: Array, fast: Array, slow: Array) -> list[tuple[int, 
     return found
 
 
+@pytest.mark.sanitized
 def test_sums_and_what_is_learned_are_those_of_the_equations() -> None:
     rows = rows_of(habit=(2050,), size=0.8)
     first = first_of(rows)
@@ -302,6 +306,7 @@ def alone(work: Work, key: str, rows: Array) -> tuple[Model, Results]:
     return run_rows(work, key, model, rows, clock(len(rows)), math.inf)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("cuts", [[], [2100, 2101, 3000]])
 def test_many_models_at_once_are_each_alone(cuts: list[int]) -> None:
     keys = ["m", "n", "o"]
@@ -358,6 +363,7 @@ def test_a_fleet_learns_them_too() -> None:
     assert len(fleet.episodes) == len(opened) < len(HABIT)
 
 
+@pytest.mark.sanitized
 def test_a_frozen_reference_learns_none() -> None:
     rows = rows_of()
     first = first_of(rows)

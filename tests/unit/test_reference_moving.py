@@ -74,6 +74,7 @@ def with_ridge(covariance: FloatArray, width: int) -> FloatArray:
     return covariance + 0.1 * SPEC.ridge * np.diag(np.tile(variances, len(covariance) // width))
 
 
+@pytest.mark.sanitized
 def test_scores_are_those_of_the_covariance_of_rows_that_were_learned() -> None:
     rows = normal(1, 1000)
     lags = SPEC.lags_for(4)
@@ -177,6 +178,7 @@ def test_p_is_the_share_of_scores_that_are_as_high() -> None:
     assert (np.diff(scores.p[-100:][order]) <= 1e-12).all()
 
 
+@pytest.mark.sanitized
 @settings(max_examples=examples(20))
 @given(
     seed=st.integers(0, 2**31),
@@ -200,6 +202,7 @@ def test_cuts_change_no_bit(seed: int, cuts: list[int], causes: tuple[int, ...])
     assert repr(whole[2]) == repr(parts[2])
 
 
+@pytest.mark.sanitized
 def test_many_models_are_each_alone() -> None:
     counts = (700, 1500, 2100)
     rows = np.vstack([normal(seed, count) for seed, count in enumerate(counts)])
@@ -219,6 +222,7 @@ def test_many_models_are_each_alone() -> None:
             assert np.array_equal(columns[name][model], array), name
 
 
+@pytest.mark.sanitized
 def test_a_state_goes_on_from_its_bytes() -> None:
     rows = normal(3, 2000)
     state, _, _ = run(SPEC, rows[:1500])
@@ -251,6 +255,7 @@ def test_a_fault_is_found_named_and_over_and_later_ones_are_seen() -> None:
         assert len(opened) <= 5
 
 
+@pytest.mark.sanitized
 def test_a_device_that_comes_back_has_recovered_and_another_change_is_none() -> None:
     """A spike in between is no change that lasts."""
     spec = dataclasses.replace(SPEC, rows=512, memory="4032 rows")
@@ -299,6 +304,7 @@ def test_a_fault_is_not_learned_before_it_is_noticed_and_a_drift_is() -> None:
     assert any(20_000 < episode.opened < 20_900 for episode in reported)
 
 
+@pytest.mark.sanitized
 def test_work_at_an_hour_that_was_never_one_is_found_by_the_hours_alone() -> None:
     count = 20 * 144
     times = clock(count)
@@ -341,6 +347,7 @@ def test_hours_are_those_of_the_zone() -> None:
     assert np.ptp(mixed[5:21, 1] / mixed[5:21, 0]) > 0.1
 
 
+@pytest.mark.sanitized
 def test_hours_of_a_zone_are_the_same_bits_however_rows_are_cut() -> None:
     count = 2500
     rows, times = normal(12, count), clock(count)
@@ -358,6 +365,7 @@ def test_hours_of_a_zone_are_the_same_bits_however_rows_are_cut() -> None:
     np.testing.assert_array_equal(columns_of(spec, 4, blocks)["hours"][0], whole.tables.hours)
 
 
+@pytest.mark.sanitized
 def test_rows_after_a_gap_are_spared() -> None:
     """Rows before are not those that they go with, nor are the means over time."""
     count = 6000
@@ -427,6 +435,7 @@ def test_the_first_rows_after_a_stop_are_not_held_against_those_of_the_day_befor
     assert np.isnan(odd.settled[begins : begins + 40]).all()
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("learning", ["first", "gated", AUTO])
 @settings(max_examples=examples(10))
 @given(cuts=st.lists(st.integers(0, 30 * 96), max_size=12), bare=st.integers(256, 30 * 96))
@@ -588,6 +597,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
     assert every < 400_000
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize(
     ("name", "place", "value"),
     [
@@ -623,6 +633,7 @@ def test_a_state_that_leads_astray_is_refused(
         reference.from_arrays(SPEC, arrays)
 
 
+@pytest.mark.sanitized
 @settings(max_examples=examples(20))
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -646,6 +657,7 @@ def test_hostile_rows_give_numbers(seed: int, scale: float, wild: float, width: 
     assert all(np.isfinite(array).all() for array in arrays.values())
 
 
+@pytest.mark.sanitized
 def test_a_reference_that_begins_anew_with_other_rows_has_no_evidence() -> None:
     rows = normal(9, 4000)
     rows[3900:, 1] += 4

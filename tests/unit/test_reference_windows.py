@@ -105,6 +105,7 @@ def test_shapes_are_taken_evenly_where_they_are_many() -> None:
     assert np.median(looked_at / nearest) < 1.3
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("period", [35, 50, 120])
 def test_a_window_is_as_long_as_the_period(period: int) -> None:
     state, _, _ = run(AUTO, beats(3, 2000, period=period))
@@ -146,6 +147,7 @@ def test_cuts_change_nothing(spec: ReferenceSpec, cuts: list[int]) -> None:
     assert len(whole[2]) == len(apart[2])
 
 
+@pytest.mark.sanitized
 def test_no_window_reaches_across_a_gap() -> None:
     rows, times = beats(6, 3000), np.arange(3000) * SECOND
     # After the gap the device begins elsewhere in its turn.
@@ -161,6 +163,7 @@ def test_no_window_reaches_across_a_gap() -> None:
     np.testing.assert_allclose(with_gap[-100:], without[-100:], rtol=1e-6)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("spec", [GIVEN, MOVES])
 def test_many_models_at_once_are_each_alone(spec: ReferenceSpec) -> None:
     rows = [turned(beats(seed, count)) for seed, count in ((7, 4300), (8, 4100), (9, 4500))]
@@ -181,6 +184,7 @@ def test_many_models_at_once_are_each_alone(spec: ReferenceSpec) -> None:
         assert as_bytes(again, scores) == as_bytes(state, scores)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("spec", [AUTO, MOVES])
 @pytest.mark.parametrize("cut", [300, 700, 1500])
 def test_a_state_goes_on_from_its_arrays(spec: ReferenceSpec, cut: int) -> None:
@@ -191,6 +195,7 @@ def test_a_state_goes_on_from_its_arrays(spec: ReferenceSpec, cut: int) -> None:
     assert as_bytes(*one[:2]) == as_bytes(*two[:2])
 
 
+@pytest.mark.sanitized
 def test_a_reference_that_is_given_to_new_rows_begins_without_a_window() -> None:
     rows = beats(11, 3000)
     state, _, _ = run(AUTO, rows)
@@ -223,6 +228,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         assert sizes[0] - sizes[1] == 8 * (width * (rows + most) + more)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -238,6 +244,7 @@ def test_a_state_that_leads_astray_is_refused(place: int, value: int) -> None:
         reference.from_arrays(AUTO, arrays)
 
 
+@pytest.mark.sanitized
 def test_more_shapes_that_wait_than_there_are_are_refused() -> None:
     arrays = reference.arrays(run(MOVES, beats(13, 1500))[0])
     arrays["counts"] = arrays["counts"].copy()
@@ -282,6 +289,7 @@ def test_the_shape_of_a_cause_is_never_odd() -> None:
     assert run(dataclasses.replace(MOVES, causes=(1,)), rows)[2] == []
 
 
+@pytest.mark.sanitized
 def test_no_window_of_a_moving_reference_reaches_across_a_gap() -> None:
     """Also across one that is too short for the rest to begin anew."""
     rows, times = beats(6, 6000), np.arange(6000) * SECOND
@@ -329,6 +337,7 @@ def test_the_stated_rate_is_kept(rows: int) -> None:
     assert 15 <= many[1] <= 1.6 * max(many[0], 45)
 
 
+@pytest.mark.sanitized
 @pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("scale", [0.0, 1e-150, 1e150])
 def test_hostile_rows_give_numbers(scale: float, moves: bool) -> None:

@@ -30,6 +30,8 @@ from kerneltrack.trackers.common.spec import SubspaceSpec
 from tests.oracles.streams import feature_bytes, joined_bytes, state_bytes, walk
 from tests.parts import examples
 
+pytestmark = pytest.mark.sanitized
+
 Array = npt.NDArray[np.float64]
 
 SMALL: dict[str, Any] = {"rank": 3, "warmup": 20, "novelty_window": 100}

@@ -24,6 +24,8 @@ from tests.parts import examples
 from tests.unit.test_tracker_contract import LARGE, SMALL, lanes
 from tests.unit.test_tracker_contract import SPECS as UNTIMED
 
+pytestmark = pytest.mark.sanitized
+
 Array = npt.NDArray[np.float64]
 
 WIDTH = 3
