@@ -148,6 +148,7 @@ class Engine:
         self._pace, self._turns = pace, Turns(pace.most, pace.gap)
         self._commits = ThreadPoolExecutor(1, "commit")
         self._ending: deque[Future[None]] = deque()
+        self._failed: BaseException | None = None
         self._written = self._looked = time.monotonic()
         self.newest: float | None = None
         """Kafka's time of the newest message, in seconds since 1970."""
@@ -377,12 +378,8 @@ class Engine:
         """
         places = _places(self._next, str(self._models.bundle))
         group, what = self._consumer.consumer_group_metadata(), f"{len(sent):,} messages"
-        before = self._ending[-1] if self._ending else None
 
         def end() -> None:
-            if before is not None:
-                # None is committed after one that is not.
-                before.result()
             self._producer.begin_transaction()
             for topic, message in sent:
                 produce(self._producer, topic, message)
@@ -391,7 +388,17 @@ class Engine:
             again(lambda: send(places, group, ASK), "the offsets")
             again(lambda: self._producer.commit_transaction(ASK), what)
 
-        self._ending.append(self._commits.submit(end))
+        self._ending.append(self._commits.submit(self._unless_failed, end))
+
+    def _unless_failed(self, end: Callable[[], None]) -> None:
+        """End a bundle's transaction, unless that of one before it has failed."""
+        if self._failed is not None:
+            raise self._failed
+        try:
+            end()
+        except BaseException as error:
+            self._failed = error
+            raise
 
     def _await_commits(self, left: int) -> None:
         """Wait until so many bundles' transactions at most have not ended.

@@ -150,13 +150,9 @@ class Topics:
         return self._setting(topic, "cleanup.policy")
 
     def _setting(self, topic: str, name: str) -> str:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-
-        def ask() -> Future[Any]:
-            (future,) = self._admin.describe_configs([resource]).values()
-            return future
-
-        settings: Any = _answer(ask, f"topic {topic}: its settings cannot be read")
+        asked = [ConfigResource(ResourceType.TOPIC, topic)]
+        what = f"topic {topic}: its settings cannot be read"
+        settings = _answer(lambda: self._admin.describe_configs(asked), what)
         return str(settings[name].value)
 
     def _check_there(self, flag: str, topic: str) -> None:
@@ -181,13 +177,10 @@ class Topics:
 
     def _describe(self, topic: str) -> Any:
         names = confluent_kafka.TopicCollection([topic])
-
-        def ask() -> Future[Any]:
-            described = self._admin.describe_topics(names, include_authorized_operations=True)
-            (future,) = described.values()
-            return future
-
-        return _answer(ask, f"topic {topic} cannot be examined")
+        return _answer(
+            lambda: self._admin.describe_topics(names, include_authorized_operations=True),
+            f"topic {topic} cannot be examined",
+        )
 
     def _check_right(self, flag: str, topic: str, right: str) -> None:
         operations = self._describe(topic).authorized_operations
@@ -195,11 +188,11 @@ class Topics:
             raise ConfigError(flag, topic, f"a topic with the right to {right.lower()}")
 
 
-def _answer(ask: Callable[[], Future[Any]], what: str) -> Any:
+def _answer(ask: Callable[[], Mapping[Any, Future[Any]]], what: str) -> Any:
     """Return a broker's answer; what has none for a while is asked again.
 
     Args:
-        ask: Asks.
+        ask: Asks about one thing.
         what: What cannot be done without an answer.
 
     Raises:
@@ -208,7 +201,8 @@ def _answer(ask: Callable[[], Future[Any]], what: str) -> Any:
     deadline = time.monotonic() + TIMEOUT
     while True:
         try:
-            return ask().result(ASK_AGAIN)
+            (answer,) = ask().values()
+            return answer.result(ASK_AGAIN)
         except confluent_kafka.KafkaException as error:
             raise KafkaError(f"{what}: {_text(error)}") from error
         except NoAnswerError as error:
@@ -219,7 +213,7 @@ def _answer(ask: Callable[[], Future[Any]], what: str) -> Any:
 
 def _result(future: Future[Any], what: str) -> Any:
     """Wait for the answer to what is asked only once; as of `_answer`."""
-    return _answer(lambda: future, what)
+    return _answer(lambda: {what: future}, what)
 
 
 def ask_for_offsets(

@@ -20,7 +20,7 @@ def test_a_question_without_an_answer_is_asked_again() -> None:
     answered: Future[int] = Future()
     answered.set_result(7)
     asked = [Future[int](), Future[int](), answered]
-    assert admin._answer(lambda: asked.pop(0), "topic x cannot be examined") == 7
+    assert admin._answer(lambda: {"x": asked.pop(0)}, "topic x cannot be examined") == 7
     assert asked == []
 
 
