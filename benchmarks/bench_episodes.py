@@ -18,6 +18,10 @@ limit is the lowest multiple of each recording's highest score of the normal par
 with no more false alarms than the reference beside it: the peers know the labels for that, the
 references do not. `armed`: the share of the rows after the normal part at which `auto` may open
 episodes.
+
+A second table says what such a limit, beside `auto` with a memory as long as the normal part, comes
+to in the normal part itself: the alarms that it has there, of a million rows. And what a peer
+notices whose limit is the highest score of the normal part, which takes no labels.
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ WINDOWED_COLUMNS = 256
 SHORTEST, LONGEST, NO_PERIOD = 3, 300, 125
 FINEST = 400
 """Limits that are tried for the peers."""
+BESIDE = "auto, memory"
+"""The reference whose false alarms a peer's limit may have, in the table of limits."""
 
 
 class Span(NamedTuple):
@@ -136,23 +142,47 @@ PEERS: dict[str, Callable[[Recording], FloatArray]] = {
 }
 
 
-def curve(every: list[Recording], peer: Callable[[Recording], FloatArray]) -> list[Tally]:
-    """Return what a peer's alarms come to, from the highest limit to the lowest."""
-    scores = [peer(recording) for recording in every]
-    scaled = [s / max(float(s[: r.train].max()), 1e-12) for s, r in zip(scores, every, strict=True)]
-    found = []
-    for limit in np.geomspace(1e4, 1e-2, FINEST).tolist():
+def in_highest(scores: FloatArray, train: int) -> FloatArray:
+    """Return scores over their highest of the normal part."""
+    return np.asarray(scores / max(float(scores[:train].max()), 1e-12))
+
+
+class Peer:
+    """A peer's scores of a set's recordings, each over its highest of the normal part.
+
+    Args:
+        every: The recordings.
+        score: What scores the rows of one.
+    """
+
+    LIMITS: tuple[float, ...] = tuple(np.geomspace(1e4, 1e-2, FINEST).tolist())
+
+    def __init__(self, every: list[Recording], score: Callable[[Recording], FloatArray]) -> None:
+        self._every = every
+        self._scores = [in_highest(score(recording), recording.train) for recording in every]
+        self._tallies = [self.tally(limit) for limit in self.LIMITS]
+
+    def tally(self, limit: float) -> Tally:
+        """Return what the alarms above a limit come to."""
         total = Tally()
-        for recording, score in zip(every, scaled, strict=True):
-            total = total.plus(counted(recording, alarms(score, limit)))
-        found.append(total)
-    return found
+        for recording, scores in zip(self._every, self._scores, strict=True):
+            total = total.plus(counted(recording, alarms(scores, limit)))
+        return total
 
+    def within(self, false: int) -> tuple[float, Tally]:
+        """Return the last limit before the false alarms are more than so many, and its alarms."""
+        tallies = self._tallies
+        before = next((at for at, tally in enumerate(tallies) if tally.false > false), len(tallies))
+        at = max(before - 1, 0)
+        return self.LIMITS[at], tallies[at]
 
-def best_within(found: list[Tally], false: int) -> Tally:
-    """Return the last before the count of false ones is above this for the first time."""
-    before = next((at for at, tally in enumerate(found) if tally.false > false), len(found))
-    return found[max(before - 1, 0)]
+    def normal_alarms(self, limit: float) -> float:
+        """Return the alarms of the normal part above a limit, of a million rows."""
+        found = rows = 0
+        for recording, scores in zip(self._every, self._scores, strict=True):
+            found += len(alarms(scores[: recording.train], limit))
+            rows += recording.train
+        return 1e6 * found / rows
 
 
 def references(recording: Recording) -> dict[str, ReferenceSpec]:
@@ -164,13 +194,13 @@ def references(recording: Recording) -> dict[str, ReferenceSpec]:
         "first": first,
         "first, windows": dataclasses.replace(first, window="auto"),
         "auto": auto,
-        "auto, memory": dataclasses.replace(auto, memory=memory),
+        BESIDE: dataclasses.replace(auto, memory=memory),
         "auto, memory, windows": dataclasses.replace(auto, memory=memory, window="auto"),
     }
 
 
-def compare(name: str, table: Table) -> None:
-    """Add the rows of one set."""
+def compare(name: str, table: Table) -> list[list[str]]:
+    """Add the rows of one set; return those of its peers' limits."""
     every = list(recordings(name))
     totals: dict[str, Tally] = {}
     armed: dict[str, list[float]] = {}
@@ -179,25 +209,37 @@ def compare(name: str, table: Table) -> None:
             spans, share = ours(recording, spec)
             totals[key] = totals.get(key, Tally()).plus(counted(recording, spans))
             armed.setdefault(key, []).append(share)
-    peers = {key: curve(every, peer) for key, peer in PEERS.items()}
+    peers = {key: Peer(every, score) for key, score in PEERS.items()}
     for key, total in totals.items():
-        beside = [best_within(found, total.false) for found in peers.values()]
+        beside = [peer.within(total.false)[1] for peer in peers.values()]
         cells = [f"{np.mean(armed[key]):.2f}", f"{total.open / total.normal:.3f}"]
         cells += [f"{total.noticed} of {total.events}", f"{total.false}"]
         cells += [f"{other.noticed} ({other.open / other.normal:.3f})" for other in beside]
         table.add(name, key, *cells)
+    return [[name, key, *limit_cells(peer, totals[BESIDE].false)] for key, peer in peers.items()]
+
+
+def limit_cells(peer: Peer, false: int) -> list[str]:
+    """Return what a peer's limits come to: that of so many false alarms, and its highest score."""
+    limit, found = peer.within(false)
+    told, plain = (f"{tally.noticed}, {tally.false}" for tally in (found, peer.tally(1.0)))
+    return [told, f"{limit:.2f}", f"{peer.normal_alarms(limit):.0f}", plain]
 
 
 def main() -> int:
-    """Print and write the table."""
+    """Print and write the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sets", nargs="*", choices=tuple(SETS), default=list(SETS))
     args = parser.parse_args()
     heads = ["set", "reference", "armed", "open", "noticed", "false"]
     heads += [f"{peer}, noticed (open)" for peer in PEERS]
     table = Table("reference", "episodes", heads)
-    for name in args.sets:
-        compare(name, table)
+    limits = [row for name in args.sets for row in compare(name, table)]
+    heads = ["set", "peer", "limit by labels: noticed, false", "limit / highest of the normal part"]
+    heads += ["its alarms in a million normal rows", "limit at the highest: noticed, false"]
+    table = Table("reference", "episodes_limits", heads)
+    for row in limits:
+        table.add(*row)
     return 0
 
 
