@@ -135,7 +135,7 @@ def test_a_file_that_may_grow_no_further(finished: Path, tmp_path: Path) -> None
     assert files_under(tmp_path / "out") == files_under(finished / "out")
 
 
-LONG, LONGER = 240_000, 800_000
+LONG, LONGER = 80_000, 400_000
 """Rows of jobs that are still at work long after their first rows were read."""
 
 

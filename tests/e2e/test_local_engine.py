@@ -185,12 +185,11 @@ def test_quiet_times_told_while_it_runs_are_those_of_a_file_through_kills(
         if number == 2:
             told.tell(live)
         live.send(part, 3)
-        for _ in range(2):
-            words = (OFTEN, "--max_bundle_size=40", *REFERENCE, *resume)
-            with started(live.attached(*LOCAL, *words)) as job:
-                time.sleep(float(random.uniform(0.3, 1.5)))
-                job.kill()
-            resume = ("--resume", "latest")
+        words = (OFTEN, "--max_bundle_size=40", *REFERENCE, *resume)
+        with started(live.attached(*LOCAL, *words)) as job:
+            time.sleep(float(random.uniform(0.3, 1.5)))
+            job.kill()
+        resume = ("--resume", "latest")
     with running(live, *REFERENCE, *resume):
         told.check(live)
 
@@ -208,7 +207,8 @@ def in_halls(recording: Recording, folder: Path) -> tuple[list[Path], dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("while_running", "group"), [(False, "north"), (True, None), (True, "north")]
+    ("while_running", "group"),
+    [(False, "north"), pytest.param(True, None, marks=pytest.mark.nightly), (True, "north")],
 )
 def test_feedback_counts_as_in_the_file_job(
     cluster: LocalCluster,

@@ -199,7 +199,7 @@ def is_sound(seen: dict[str, str], plots: str = PLOTS) -> bool:
     return seen["console"] == "" and "data-error" not in seen and seen["data-plots-drawn"] == plots
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", lanes(False, True))
 def test_everything_is_drawn_and_nothing_goes_wrong(tmp_path: Path, look: Look, dark: bool) -> None:
     other = recordings(400).set_column(0, "model_id", pa.array([HOSTILE] * 400))
     failed = pa.table({"model_id": ["m1"], "source": ["f"], "row": [1], "reason": [HOSTILE]})
@@ -275,7 +275,7 @@ def test_an_opened_device_shows_its_channels_and_its_features(
     assert seen["data-other"] == "0"
 
 
-@pytest.mark.parametrize("dark", lanes(False, True))
+@pytest.mark.parametrize("dark", lanes(True, False))
 def test_windows_predictions_and_alerts_are_drawn(tmp_path: Path, look: Look, dark: bool) -> None:
     other = recordings(400).set_column(0, "model_id", pa.array([HOSTILE] * 400))
     parts = all_parts({"m1": 3000, HOSTILE: 400})
@@ -680,7 +680,7 @@ EACH = """
 """
 
 
-@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("timed", lanes(True, False))
 def test_odd_windows_are_drawn_too(tmp_path: Path, look: Look, timed: bool) -> None:
     time: dict[str, Any] = {"time": START + np.arange(400) * SECOND} if timed else {}
     models = [features(name, 400, **time) for name in ODD_WINDOWS]
@@ -693,7 +693,7 @@ def test_odd_windows_are_drawn_too(tmp_path: Path, look: Look, timed: bool) -> N
     assert dict(line.split(": ") for line in seen["data-each"].split("\n")) == expected
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("task", lanes("classification", "regression"))
 def test_odd_predictions_are_drawn_too(tmp_path: Path, look: Look, task: str) -> None:
     usual: list[Any] = ["a"] * 100 if task == "classification" else [1.0] * 100
     other: list[Any] = [f"long name {k}" if task == "classification" else 1e200 for k in range(100)]
@@ -742,18 +742,21 @@ def test_parts_without_features_are_no_error(tmp_path: Path, look: Look) -> None
     assert is_sound(look(report(tmp_path / "out", parts=parts)), "")
 
 
+@pytest.mark.nightly
 def test_a_blank_canvas_would_be_noticed(tmp_path: Path, look: Look) -> None:
     blank = "for (const f of ['stroke', 'fill']) CanvasRenderingContext2D.prototype[f] = () => {};"
     seen = look(report(tmp_path / "out", recordings()), before=blank)
     assert seen["data-plots-drawn"] == ""
 
 
+@pytest.mark.nightly
 def test_an_error_in_a_script_would_be_noticed(tmp_path: Path, look: Look) -> None:
     seen = look(report(tmp_path / "out", recordings()), after="throw new Error('made up');")
     assert "made up" in seen["console"]
     assert "made up" in seen["data-error"]
 
 
+@pytest.mark.nightly
 def test_a_fetch_would_be_refused(tmp_path: Path, look: Look) -> None:
     after = "fetch('http://localhost:9/').catch(() => {});"
     seen = look(report(tmp_path / "out", recordings()), after=after)

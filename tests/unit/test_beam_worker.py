@@ -141,6 +141,7 @@ def _run(version: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.nightly
 def test_an_unknown_version_of_beam_gives_the_same_rows_in_beams_own_way() -> None:
     known, unknown = _run(beam.__version__), _run("2.99.1")
     assert [line for line in known if line.startswith("rows")] == [

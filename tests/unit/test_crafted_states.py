@@ -25,7 +25,7 @@ from transforms.track.windows import MeasureMismatch
 
 pytestmark = pytest.mark.sanitized
 
-TRIALS = 20
+TRIALS = 10
 CASES = cases()
 SIZES: dict[str, Any] = {"rank": 3, "budget": 6, "warmup": 20}
 

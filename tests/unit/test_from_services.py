@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -40,13 +42,19 @@ def test_an_archive_of_variables_is_one_device(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_unclear_is_refused_by_its_file(
-    files: dict[str, str], labels: str, wrong: str, tmp_path: Path
+    files: dict[str, str],
+    labels: str,
+    wrong: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = tmp_path / "assets" / "pump-1"
     folder.mkdir(parents=True)
     for name, text in files.items():
         (folder / name).write_text(text)
     (tmp_path / "labels.csv").write_text(labels or "1/2/2026,1/3/2026\n")
-    done = convert(tmp_path, "lookout", "assets", "--labels", "labels.csv", "--quiet", "quiet.csv")
-    assert done.returncode == 1
-    assert wrong in done.stderr, done.stderr
+    flags = ["--labels", "labels.csv", "--quiet", "quiet.csv", "--output", "rows.parquet"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(PROGRAM), "lookout", "assets", *flags])
+    with pytest.raises(SystemExit, match=re.escape(wrong)):
+        runpy.run_path(str(PROGRAM), run_name="__main__")

@@ -95,7 +95,11 @@ def fleet(rng: np.random.Generator, devices: int, rate: float, burst: int) -> li
 
 
 @pytest.mark.parametrize(
-    ("devices", "rate", "burst"), [(40, 0.1, 1), (40, 1.0, 1), (40, 0.5, 5), (1000, 0.05, 1)]
+    ("devices", "rate", "burst"),
+    [
+        *((40, 0.1, 1), (40, 1.0, 1), (40, 0.5, 5)),
+        pytest.param(1000, 0.05, 1, marks=pytest.mark.nightly),
+    ],
 )
 def test_independent_devices_have_none(devices: int, rate: float, burst: int) -> None:
     """Bursts and unequal rates change nothing: at most one run in a hundred has an incident."""
