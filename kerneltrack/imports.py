@@ -25,17 +25,26 @@ def import_to_stay(name: str, without: Sequence[str] = ()) -> ModuleType:
         name: The module.
         without: Packages that it does not find meanwhile; whoever asks later does.
     """
-    with _hidden(without):
-        if name in sys.modules:
-            return sys.modules[name]
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+    if name in sys.modules:
+        return sys.modules[name]
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with _hidden(without):
             return importlib.import_module(name)
-        finally:
-            gc.freeze()
-            if collects:
-                gc.enable()
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
+def import_arrow() -> None:
+    """Import Arrow without pandas, wherever it was imported first.
+
+    It looks for pandas with its first array, and once more when asked for a frame.
+    """
+    with _hidden(OF_OTHERS):
+        import_to_stay("pyarrow").array([])
 
 
 class _Hidden(NamedTuple):
@@ -60,9 +69,5 @@ def _hidden(names: Sequence[str]) -> Iterator[None]:
     sys.meta_path.insert(0, finder)
     try:
         yield
-        arrow = sys.modules.get("pyarrow")
-        if names and arrow is not None:
-            # It looks for pandas with its first array, and once more when asked for a frame.
-            arrow.array([])
     finally:
         sys.meta_path.remove(finder)

@@ -10,7 +10,7 @@ from glob import has_magic
 from typing import TYPE_CHECKING
 
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.imports import OF_OTHERS, import_to_stay
+from kerneltrack.imports import import_arrow
 from kerneltrack.monitor.condition import FIELD
 from kerneltrack.paths import is_local
 from pipelines.cli import handed_on
@@ -56,7 +56,7 @@ def look_at_input(
     """
     _refuse_missing(args.input)
     # Not for the help: Arrow takes longer to import than that takes.
-    import_to_stay("pyarrow", OF_OTHERS)
+    import_arrow()
     from transforms.read.counters import without_counters  # noqa: PLC0415
     from transforms.read.look import look_at_files  # noqa: PLC0415
 

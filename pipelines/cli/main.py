@@ -21,7 +21,7 @@ import argcomplete
 
 import kerneltrack
 from kerneltrack.errors import MOST_MESSAGE, ConfigError, DataError, KerneltrackError, fit
-from kerneltrack.imports import OF_OTHERS, import_to_stay
+from kerneltrack.imports import OF_OTHERS, import_arrow, import_to_stay
 from pipelines.cli.command_line import (
     FAILED_EXIT,
     INPUT_EXIT,
@@ -340,4 +340,7 @@ def _describe_commands() -> str:
 
 def _function(place: str) -> Any:
     module, _, name = place.rpartition(".")
-    return getattr(import_to_stay(f"pipelines.{module}", OF_OTHERS), name)
+    found = import_to_stay(f"pipelines.{module}", OF_OTHERS)
+    if "pyarrow" in sys.modules:
+        import_arrow()
+    return getattr(found, name)
