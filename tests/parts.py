@@ -41,9 +41,9 @@ def module(name: str, package: str) -> Any:
         missing(f"there is no module {name}: install {package}")
 
 
-def examples(all_of_them: int) -> int:
-    """Return how many examples a property is shown: with each change a sixth, at least three."""
-    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(3, all_of_them // 6))
+def examples(all_of_them: int, least: int = 3) -> int:
+    """Return how many examples a property is shown: with each change a sixth, but so many."""
+    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(least, all_of_them // 6))
 
 
 def lanes(usual: Any, *others: Any) -> list[Any]:

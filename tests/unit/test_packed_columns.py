@@ -20,7 +20,7 @@ from tests.crafted_states import TRACKERS, cases, crafted
 from tests.parts import examples, lanes
 from tests.unit.test_packed import MODELS, SPEC, tracker, write_folder
 
-TRIALS = max(15, examples(60))
+TRIALS = examples(60, least=15)
 
 
 def write(path: Path, given: list[bytes], kind: str = codec.TRACKER) -> PackedFile:
