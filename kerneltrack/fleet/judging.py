@@ -39,7 +39,7 @@ from kerneltrack.monitor.reference import (
 )
 from kerneltrack.monitor.reference import paces as references
 from kerneltrack.monitor.reference.block import BlockParts
-from kerneltrack.monitor.reference.joining import join
+from kerneltrack.monitor.reference.joining import join, takes_over
 from kerneltrack.monitor.reference.joint import WATCHES, Joint
 from kerneltrack.monitor.reference.left_out import (
     LeftOut,
@@ -217,18 +217,18 @@ class Judging:
         if joints is None or left is None:
             return found
         self._keep(second, kept, left)
-        episodes, evidence = dict[int, list[Episode]](), own.scores.evidence
+        episodes, takes = dict[int, list[Episode]](), takes_over(known[0], own.scores)
         for place, (model, rows) in enumerate(kept.each()):
             first, more = found.episodes.get(model, []), own.episodes.get(model, [])
             if not (first or more):
                 continue
             joint = Joint(*(part[model] for part in joints))
             number = left.numbering(place, int(seen[place]))
-            told = join(known[0], joint, first, more, evidence[rows], number)
+            told = join(known[0], joint, first, more, takes[rows], number)
             if told:
                 episodes[model] = told
-        scored = np.concatenate([[0], np.cumsum(np.isfinite(evidence))])
-        joints.wholes[kept.which, WATCHES] |= scored[kept.stops] > scored[kept.starts]
+        taken = np.concatenate([[0], np.cumsum(takes)])
+        joints.wholes[kept.which, WATCHES] |= taken[kept.stops] > taken[kept.starts]
         return found._replace(episodes=episodes)
 
     def _put(self, valid: ValidRows, scores: Scores, results: Results) -> None:

@@ -11,6 +11,11 @@
 /* Rows wait to be learned until they are such a part of the memory, and of the rows so far. */
 #define WAIT_PART 14.0
 #define WAIT_AT_FIRST 8.0
+/* The first days, ns; if rows come so often that these have so many times the rows of the stretch, that many scores
+of them are kept. */
+#define FIRST_DAYS (2.0 * 86400.0 * 1e9)
+#define MANY_STRETCHES 8
+#define FIRST_SCORES 64.0
 
 /* The rows that count fully, by the pace of those so far where the memory is a time. */
 static double memory_of(const reference_settings *settings, const reference_state *state) {
@@ -127,6 +132,15 @@ static void make(const reference_settings *settings, reference_state *state, int
   }
 }
 
+/* Whether the block is the one in which the first days end, of a device whose rows come so often that the
+first scores, which are by some hours of a day alone, are many. */
+static int ends_first_days(const reference_settings *settings, const reference_state *state) {
+  double first = (double)state->times.at[FIRST_TIME];
+  double before = (double)state->times.at[STRETCH_TIME] - first, now = (double)state->times.at[NEWEST_TIME] - first;
+  int64_t since = state->counts.at[SEEN] - state->counts.at[BEGAN];
+  return !status_of(state)[ARMED] && before < FIRST_DAYS && now >= FIRST_DAYS && since >= MANY_STRETCHES * settings->rows;
+}
+
 /* Learn the open block's good rows of a mode, and their scores; false where memory is short. */
 static int end_part(const reference_settings *settings, reference_state *state, int64_t mode,
                     double memory) {
@@ -137,7 +151,8 @@ static int end_part(const reference_settings *settings, reference_state *state, 
   if (modes_of(state) > 0 ? since >= settings->fit_rows : since > settings->fit_rows) {
     add_scores(&of.state, mode, settings->lags);
     double kept = sum_of(row_of(&of.state.tally, 0), of.state.tally.columns);
-    fade(of.state.tally.at, streams_of(state) * of.state.tally.columns, kept, own);
+    double most = ends_first_days(settings, state) ? FIRST_SCORES : own;
+    fade(of.state.tally.at, streams_of(state) * of.state.tally.columns, kept, most);
     if (modes_of(state) == 0)
       fade(of.state.hours.at, of.state.hours.rows * of.state.hours.columns, kept, own);
     find_unit(&of);

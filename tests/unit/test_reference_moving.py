@@ -751,3 +751,25 @@ def test_slow_means_tell_no_episode_again_that_is_over(rows_on: int) -> None:
     assert (opened.start, closed.start) == (4499, 4499)
     assert closed.closed
     assert closed.row < 4520
+
+
+@pytest.mark.parametrize(("step", "is_forgotten"), [(20, True), (60, False)])
+def test_first_scores_are_forgotten_after_two_days_of_many_rows(
+    step: int, is_forgotten: bool
+) -> None:
+    spec = ReferenceSpec(learning="auto", season="none")
+    count = 2 * 86_400 // step + 256
+    rows = np.random.default_rng(5).normal(size=(count, 3))
+    times = np.arange(count) * step * 10**9
+    state = reference.init(spec, rows[:200])
+    whole, _, _ = reference.update(spec, state, rows, times)
+    kept = float(whole.tables.tally[0].sum())
+    assert (kept < 64 + 3 * reference.BLOCK) == is_forgotten
+    assert is_forgotten or kept > count - 512
+    # Once, however rows are cut; p goes on.
+    scores = []
+    for part in np.array_split(np.arange(count), 7):
+        state, found, _ = reference.update(spec, state, rows[part], times[part])
+        scores.append(found.p)
+    assert state.tables.tally.tobytes() == whole.tables.tally.tobytes()
+    assert np.isfinite(np.concatenate(scores)[512:]).all()

@@ -69,9 +69,16 @@ def spans_of(episodes: list[Episode], length: int) -> list[tuple[int, int, Episo
     ]
 
 
-def expected(first: Any, second: Any, sudden: int, length: int) -> list[tuple[int, int, Any]]:
+P, EVIDENCE = 3, 4
+"""Places of scores."""
+
+
+def expected(
+    first: Any, second: Any, spec: ReferenceSpec, length: int
+) -> list[tuple[int, int, Any]]:
     """The union of both lists: begin, end and channels, by looking at all of them at once."""
-    armed = np.flatnonzero(np.isfinite(second[1][4]))
+    known, sudden = P if spec.memory_span.time else EVIDENCE, spec.sudden_time
+    armed = np.flatnonzero(np.isfinite(second[1][known]))
     kept = [
         (opened, end, one, 0)
         for opened, end, one in spans_of(first[2], length)
@@ -106,7 +113,7 @@ def test_a_device_has_the_scores_of_all_rows_and_the_episodes_of_both(kind: str,
     first, second = alone(spec.first, rows, times), alone(spec.second, rows, times)
     assert found[1].tobytes() == first[1].tobytes()
     told = spans_of(found[2], COUNT)
-    wanted = expected(first, second, spec.sudden_time, COUNT)
+    wanted = expected(first, second, spec, COUNT)
     assert [(a, b, one.shares.tolist()) for a, b, one in told] == wanted
     assert [each.number for _, _, each in told] == [*range(1, len(told) + 1)]
     both = found[0].reference

@@ -193,9 +193,12 @@ twice the gap had, 150 at most and a quarter of those since the gap before, are 
 evidence nor learned. Stuck channels count in their own stream; their runs are learned for a memory.
 A memory in time is one in rows by the pace of the rows so far; without times it is 4,032 rows.
 
+Where rows come so often that two days have 4,096 of them, eight times `rows`, the first scores are
+by some hours of one day alone, and far too high: all but 64 are forgotten once two days are over.
+
 **Two references** of a device (`also_every`): one of all rows, one of the first row of each span of
 event time, with lags, means and a memory of its own. Scores are those of the first. Its episodes
-count that opened within five spans of their begin, and all until the second one may open some: of
+count that opened within five spans of their begin, and all until the second one knows enough: of
 false ones on simulated sites with a row a minute, each took half an hour or longer, of events that
 all rows notice all but one in fifty opened sooner. An episode is open while either has one open;
 what it is, is as the second one says, where it was open there. What people say of one counts for

@@ -3,19 +3,19 @@
 All rows say what is sudden, to the row. What takes longer shows in the means over hours that the
 second reference has, and it knows better which channel is off: an episode is what it says where its
 own was open. An episode by all rows that grew for longer than `ReferenceSpec.sudden_time` until it
-opened is left out once the second reference may open some. Otherwise an episode is open while
-either reference has one open, from where the earlier one began.
+opened is left out once the second reference knows enough (`takes_over`). Otherwise an episode is
+open while either reference has one open, from where the earlier one began.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kerneltrack.arrays import FloatArray
+from kerneltrack.arrays import BoolArray
 from kerneltrack.monitor.reference.episodes import Episode
 from kerneltrack.monitor.reference.episodes import open_episode as open_one
 from kerneltrack.monitor.reference.joint import (
@@ -51,6 +51,9 @@ from kerneltrack.monitor.reference.state import (
     ReferenceState,
 )
 
+if TYPE_CHECKING:
+    from kerneltrack.monitor.reference.run import Scores
+
 
 class _Event(NamedTuple):
     """An episode of one of the references was opened or closed.
@@ -75,7 +78,7 @@ class Joining:
     Attributes:
         joint: What is known of them so far; written to.
         sudden: How long an episode by all rows may have grown, ns.
-        watched_from: From which row on the second reference may open episodes; None: not yet.
+        watched_from: From which row on what grew slowly is the second reference's; None: not yet.
     """
 
     joint: Joint
@@ -146,12 +149,23 @@ class Joining:
         return found
 
 
+def takes_over(spec: ReferenceSpec, scores: Scores) -> BoolArray:
+    """Return at which rows of second references what grew slowly is left to these, (n,).
+
+    Where both remember as long, by time, that is as soon as a row has a p: the second one can open
+    episodes within a block of rows after the first. Else it is once it can.
+    """
+    by_time = spec.memory_span.time is not None
+    found: BoolArray = np.isfinite(scores.p if by_time else scores.evidence)
+    return found
+
+
 def join(
     spec: ReferenceSpec,
     joint: Joint,
     first: Sequence[Episode],
     second: Sequence[Episode],
-    evidence: FloatArray,
+    known: BoolArray,
     numbering: Numbering,
 ) -> list[Episode]:
     """Return what is to be told of a device's episodes that were opened or closed in some rows.
@@ -161,19 +175,18 @@ def join(
         joint: What is known of their episodes so far; written to.
         first: Those of the reference of all rows.
         second: Those of the second one, as it counts rows.
-        evidence: (n,) that of the rows that the second one judged.
+        known: (n,) of the rows that the second one judged, as of `takes_over`.
         numbering: Which rows these are as the first one counts.
 
     Returns:
         The device's episodes, rows as the first one counts.
     """
-    scored = np.flatnonzero(np.isfinite(evidence))
     watched_from = 0 if joint.wholes[WATCHES] else None
-    if watched_from is None and len(scored):
-        watched_from = numbering.of(numbering.first + int(scored[0]))
+    if watched_from is None and known.any():
+        watched_from = numbering.of(numbering.first + int(known.argmax()))
     own = [episode.numbered(numbering.of) for episode in second]
     told = Joining(joint, spec.sudden_time, watched_from).join(first, own)
-    joint.wholes[WATCHES] |= len(scored) > 0
+    joint.wholes[WATCHES] |= known.any()
     return told
 
 

@@ -32,8 +32,8 @@ class Joint(NamedTuple):
             which row it is, and both times, ns; since which row the device has changed to stay,
             from 1 (0: it has not), and its time; whether the episode is open by all rows, and by
             the second reference; whether that one has said what it is, and then its kind, its last
-            surprising row and that row's time, and whether the change has lasted; whether the
-            second reference may open episodes.
+            surprising row and that row's time, and whether the change has lasted; whether what
+            grew slowly is left to the second reference.
         reals: (2 + 2D,) of what it has said the severity and the peak, the channels' shares, and
             their deviations (NaN: not known).
     """

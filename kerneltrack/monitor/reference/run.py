@@ -18,7 +18,7 @@ from kerneltrack.monitor.reference.episodes import (
     open_episode,
     read_episode,
 )
-from kerneltrack.monitor.reference.joining import join
+from kerneltrack.monitor.reference.joining import join, takes_over
 from kerneltrack.monitor.reference.left_out import Told, leave_out
 from kerneltrack.monitor.reference.spec import DAY, GATED, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
@@ -250,7 +250,7 @@ def _update_both(
     second.tables.left_out[...] = left.kept(Told.of_one(second))[0]
     joint = copied(state.joint)
     number = left.numbering(0, int(state.tables.counts[SEEN]))
-    told = join(spec, joint, episodes, own, more.evidence, number)
+    told = join(spec, joint, episodes, own, takes_over(spec, more), number)
     return first._replace(second=second, joint=joint), scores, told
 
 
