@@ -156,11 +156,9 @@ class TrackDevices(StatefulProcessor):
             step.start_bundle()
             for at, device, _ in [] if chunks else list(models.fire(now)):
                 self._due.removeKey((device,))
-                own = models.cells(device), models.timers(device)
-                found += step.fall_silent(device, *own, Timestamp.of(at))
+                found += step.fall_silent(device, *models.visit(device), Timestamp.of(at))
             for device, rows in chunks.items():
-                own = models.cells(device), models.timers(device)
-                found += step.bring((device, rows), *own, MIN_TIMESTAMP)
+                found += step.bring((device, rows), *models.visit(device), MIN_TIMESTAMP)
             found += step.finish_bundle()
         models.store()
         for device, at in models.set_anew.items():

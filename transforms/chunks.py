@@ -22,6 +22,10 @@ IN_ORDER = ("row", "source", "sequence", "time")
 """Columns that rows in order are sorted by, the last one first."""
 
 
+FEW = 32
+"""Records up to which Python finds the least and greatest time faster than NumPy."""
+
+
 class Chunk:
     """Rows of one model, as an Arrow record batch.
 
@@ -94,6 +98,11 @@ class Chunk:
         """Return the rows as bytes, for `chunk_from`."""
         return encode_batch(self.batch) if self._records is None else self._records.data
 
+    def has_columns_of(self, other: Chunk) -> bool:
+        """Check whether two chunks have the same columns; those of one batch do."""
+        one = self._batch is not None and self._batch is other._batch
+        return one or bool(self.schema == other.schema)
+
     def __len__(self) -> int:
         """Return the number of rows."""
         if self._records is not None:
@@ -119,6 +128,14 @@ class Chunk:
             flat = array.flatten().to_numpy(zero_copy_only=True)
             return cast("npt.NDArray[Any]", flat.reshape(len(array), array.type.list_size))
         return cast("npt.NDArray[Any]", array.to_numpy(zero_copy_only=False))
+
+    def span(self) -> tuple[int, int]:
+        """Return the least and greatest time of rows, at least one, that have times."""
+        if self._records is not None and self._records.rows <= FEW:
+            few = self._records.times()
+            return min(few), max(few)
+        times = self.column("time")
+        return int(times.min()), int(times.max())
 
     def take(self, rows: npt.NDArray[np.int64]) -> Chunk:
         """Return the rows at these positions, in this order."""

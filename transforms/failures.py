@@ -58,3 +58,6 @@ class Failures:
         """Build the failure of a model that has no row to show it by: source and row are null."""
         line = {"model_id": model_id, "source": None, "row": None, "reason": fit(reason)}
         return Failures(pa.RecordBatch.from_pylist([line], schema=FAILURE_SCHEMA))
+
+
+NO_FAILURES = Failures(pa.RecordBatch.from_pylist([], schema=FAILURE_SCHEMA))

@@ -50,6 +50,7 @@ class Form(NamedTuple):
         schema: The columns.
         head: The first bytes of each piece.
         record: A record.
+        times: Reads the times of records; None if they have none.
         names: Names of the columns.
         label: How labels are written, one of `_LABELS`; None without labels.
     """
@@ -57,6 +58,7 @@ class Form(NamedTuple):
     schema: pa.Schema
     head: bytes
     record: np.dtype[Any]
+    times: struct.Struct | None
     names: frozenset[str]
     label: str | None
 
@@ -120,8 +122,11 @@ def _read_form(text: str) -> Form:
                 [(_LENGTH, "<i4")] if label == "text" else [(name, f"<{label}"), (_KNOWN, "?")]
             )
     schema, encoded = pa.schema(fields), text.encode()
-    head = _HEAD.pack(MAGIC, len(encoded)) + encoded
-    return Form(schema, head, np.dtype(record), frozenset(schema.names), label)
+    head, layout, times = _HEAD.pack(MAGIC, len(encoded)) + encoded, np.dtype(record), None
+    if layout.fields is not None and "time" in layout.fields:
+        before = layout.fields["time"][1]
+        times = struct.Struct(f"<{before}xq{layout.itemsize - before - 8}x")
+    return Form(schema, head, layout, times, frozenset(schema.names), label)
 
 
 def _remember(form: Form) -> Form:
@@ -137,21 +142,29 @@ class Records:
 
     def __init__(self, data: bytes) -> None:
         """Take the bytes of a piece."""
-        end = _HEAD.size + _HEAD.unpack_from(data)[1]
-        head = data[:end]
         for form in _forms:
-            if form.head == head:
+            if data.startswith(form.head):
                 break
         else:
-            form = _remember(_read_form(head[_HEAD.size :].decode()))
+            end = _HEAD.size + _HEAD.unpack_from(data)[1]
+            form = _remember(_read_form(data[_HEAD.size : end].decode()))
         self.form = form
         self.data = data
+        end = len(form.head)
         self.rows: int = _COUNT.unpack_from(data, end)[0]
         self._begin = end + _COUNT.size
 
     def array(self) -> npt.NDArray[Any]:
         """Return the records, (n,)."""
         return np.frombuffer(self.data, self.form.record, self.rows, self._begin)
+
+    def times(self) -> list[int]:
+        """Return the records' times, which they have: for a few much faster than by `array`."""
+        form = self.form
+        if form.times is None:
+            raise KeyError("time")
+        end = self._begin + self.rows * form.times.size
+        return [time for (time,) in form.times.iter_unpack(self.data[self._begin : end])]
 
     def split(self) -> tuple[memoryview, memoryview]:
         """Return the bytes of the records, and their texts."""
@@ -272,9 +285,10 @@ def _cut(
 ) -> list[bytes]:
     """Cut records and their texts, which begin at these offsets, into pieces."""
     size, cuts = form.record.itemsize, [0, *ends]
-    begins = offsets[cuts].tolist()
+    begins, lines, texts = offsets[cuts].tolist(), memoryview(lines), memoryview(texts)
+    head, count = form.head, _COUNT.pack
     return [
-        _piece(form, stop - start, (lines[start * size : stop * size],), (texts[begin:end],))
+        b"".join((head, count(stop - start), lines[start * size : stop * size], texts[begin:end]))
         for (start, stop), (begin, end) in zip(pairwise(cuts), pairwise(begins), strict=True)
     ]
 

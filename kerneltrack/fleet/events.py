@@ -142,6 +142,8 @@ def next_event(work: Work, model: Model) -> int:
 
 def next_of(work: Work, known: OpenWindows | None, time: int | None, until: int | None) -> int:
     """Do what `next_event` says, of a model's open windows and times."""
+    if known is None and work.every is None:
+        return NEVER
     times = [NEVER]
     if known is not None and work.measure is not None and len(known.windows):
         times.append(known.next_end(work.measure))

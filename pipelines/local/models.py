@@ -61,14 +61,13 @@ class Models:
     def _touch(self, key: str) -> None:
         self.changed.setdefault(key, self.bundle)
 
-    def cells(self, key: str) -> Cells:
-        """Return a model's cells, which are going to be written to."""
-        self._touch(key)
-        return self._model(key)[0]
+    def visit(self, key: str) -> tuple[Cells, Timers]:
+        """Return a model's cells, which are going to be written to, and its timers.
 
-    def timers(self, key: str) -> Timers:
-        """Return a model's timers. The input does not end: nothing waits for that."""
-        return self._model(key)[1]
+        The input does not end: nothing waits for that.
+        """
+        self._touch(key)
+        return self._model(key)
 
     def _model(self, key: str) -> tuple[Cells, Timers]:
         found = self._models.get(key)
@@ -147,7 +146,8 @@ class Models:
             state = msgspec.msgpack.decode(data, type=_State)
         except msgspec.MsgspecError as error:
             raise DataError(place, f"damaged: the state of model {key!r}: {error}") from error
-        for spec, cell, entries in zip(BAGS, self.cells(key), state.cells, strict=True):
+        cells, _ = self.visit(key)
+        for spec, cell, entries in zip(BAGS, cells, state.cells, strict=True):
             for entry in entries:
                 cell.add(spec.coder.decode(entry))
         for name, at in state.timers.items():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -97,7 +98,7 @@ class LocalSteps:
         waiting = self._models.waiting_for(UNHEARD)
         with standing_at(now):
             for key in waiting:
-                self._step.wait_anew(self._models.cells(key), self._models.timers(key))
+                self._step.wait_anew(*self._models.visit(key))
         return bool(waiting)
 
     def run(self, messages: Iterable[Message], now: float) -> list[Sent]:
@@ -140,17 +141,13 @@ class LocalSteps:
         fires = {IDLE: step.fall_silent, SILENT: step.expire, UNHEARD: step.miss}
         step.start_bundle()
         for due in list(models.fire(now)):
-            fire = fires[due.name]
-            key = due.key
-            yield from fire(key, models.cells(key), models.timers(key), Timestamp.of(due.at))
+            yield from fires[due.name](due.key, *models.visit(due.key), Timestamp.of(due.at))
         for item in self._elements(sorted(messages, key=_PLACE)):
             if isinstance(item, pvalue.TaggedOutput):
                 yield item
                 continue
-            key = item[0]
-            if key in without:
-                continue
-            yield from step.bring(item, models.cells(key), models.timers(key), MIN_TIMESTAMP)
+            if item[0] not in without:
+                yield from step.bring(item, *models.visit(item[0]), MIN_TIMESTAMP)
         yield from step.run_pending()
 
     def _elements(self, messages: Sequence[Message]) -> Iterator[Any]:
@@ -189,6 +186,13 @@ class _Sent:
 
     def __init__(self, encode: dict[str, beam.DoFn], fetch: dict[str, FetchFn]) -> None:
         self._steps: dict[str, beam.DoFn] = {**encode, **fetch}
+        # Without windows no timestamp is of use.
+        self._process = {
+            name: partial(step.process, timestamp=MIN_TIMESTAMP)
+            if isinstance(step, EncodeFn | FetchFn)
+            else step.process
+            for name, step in self._steps.items()
+        }
         self._to = {**{name: name for name in encode}, **dict.fromkeys(fetch, DEAD_LETTERS)}
         self._found: dict[str, list[Outgoing]] = {name: [] for name in self._steps}
         self.letters: list[Outgoing] = []
@@ -197,12 +201,9 @@ class _Sent:
 
     def add(self, name: str, value: Any) -> None:
         """Take an output in."""
-        step = self._steps.get(name)
-        if step is None:
-            return  # The job does not write it.
-        # Without windows no timestamp is of use.
-        timed = (MIN_TIMESTAMP,) if isinstance(step, EncodeFn | FetchFn) else ()
-        self._found[name] += map(_bare, step.process(value, *timed))
+        process = self._process.get(name)
+        if process is not None:  # Else the job does not write it.
+            self._found[name] += map(_bare, process(value))
 
     def messages(self) -> Iterator[tuple[str, Outgoing]]:
         """Yield all messages, with the names of their outputs."""

@@ -202,8 +202,8 @@ MUTATIONS = (
     Mutation(
         "progress is a nanosecond ahead",
         f"{_CLOCK}:progress_at",
-        "nanoseconds(order.max_disorder), taken",
-        "nanoseconds(order.max_disorder) + 1, taken",
+        "order.wait, taken",
+        "order.wait + 1, taken",
     ),
     Mutation(
         "rows that are not ready are lost once others run",
@@ -219,13 +219,13 @@ MUTATIONS = (
     ),
     Mutation(
         "rows that are late count",
-        f"{_ARRIVAL}:_after",
+        f"{_ARRIVAL}:clock_after",
         "last - newest > reach or first < progress_at(order, newest, clock.flushed)",
         "last - newest > reach",
     ),
     Mutation(
         "rows that jump ahead count at once",
-        f"{_ARRIVAL}:_after",
+        f"{_ARRIVAL}:clock_after",
         "last - newest > reach or first < progress_at(order, newest, clock.flushed)",
         "first < progress_at(order, newest, clock.flushed)",
         {"jump": 20.0},
@@ -265,7 +265,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what was said of a device's episodes does not count",
-        f"{_STEP}._hear",
+        f"{_STEP}.hear",
         "log.told",
         'b""',
         {"companion": "feedback"},
@@ -279,7 +279,7 @@ MUTATIONS = (
     ),
     Mutation(
         "quiet times that the job is told of do not count",
-        f"{_STEP}._hear",
+        f"{_STEP}.hear",
         "log.quiet",
         'b""',
         {"companion": "quiet"},

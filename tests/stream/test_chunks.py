@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.chunks import (
+    FEW,
     Chunk,
     ChunkCoder,
     FailuresCoder,
@@ -285,3 +286,13 @@ def test_a_batch_is_written_as_arrow_writes_it(kind: str) -> None:
         found = decode_batch(encode_batch(batch))
         assert found.equals(batch)
         assert found.schema.equals(batch.schema, check_metadata=True)
+
+
+@pytest.mark.parametrize("columns", [["time"], ["row", "time", "x"], ["time", "row", "label"]])
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=FEW + 2))
+def test_the_span_of_records_is_that_of_their_batch(columns: list[str], times: list[int]) -> None:
+    count, values = len(times), pa.array(times, pa.int64())
+    whole = make_chunk(count, label=pa.array(["é"] * count)).batch
+    batch = whole.set_column(0, "time", values).select(columns)
+    (data,) = pieces(Chunk(batch), [count])
+    assert chunk_from(data).span() == Chunk(batch).span() == (min(times), max(times))

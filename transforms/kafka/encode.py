@@ -95,7 +95,7 @@ class EncodeFn(beam.DoFn):
     ) -> Iterator[WindowedValue]:
         """Take a chunk in."""
         _, chunk = element
-        if self._pending and self._pending[0][1].schema != chunk.schema:
+        if self._pending and not chunk.has_columns_of(self._pending[-1][1]):
             yield from self._written()
         self._pending.append(element)
         self._rows += len(chunk)
@@ -145,9 +145,9 @@ def messages_of(
         stop = start + len(chunk)
         encoded = key.encode("utf-8")
         if records is None:
-            values = _halved(batch.slice(start, len(chunk)), len(chunk), encode_batch)
+            values = _halved(batch.slice(start, stop - start), stop - start, encode_batch)
         else:
-            values = _halved(records[start:stop], len(chunk), _ENCODER.encode)
+            values = _halved(records[start:stop], stop - start, _ENCODER.encode)
         for value in values:
             yield encoded, value, []
         start = stop

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +29,7 @@ from transforms.kafka.messages import (
 )
 from transforms.metrics import count
 from transforms.read.columns import ROLE_ALLOWED, Columns
-from transforms.read.files import split
+from transforms.read.files import by_model, chunks_of
 from transforms.read.formats.base import PieceRows
 from transforms.read.kinds import is_feature, is_text
 from transforms.read.matrix import Feature
@@ -194,7 +193,9 @@ class Gathering:
         count(f"{self._counted_as}_read", self.rows)
         good_rows = sum(len(part) + part.merged.rows + part.merged.unnamed for part in parsed)
         count(f"{self._counted_as}_failed", self.rows - good_rows)
-        yield from _as_records(list(split(parsed, self._columns)))
+        parsed = [part for part in parsed if len(part)]
+        if parsed:
+            yield from _by_model(parsed, self._columns)
 
     def dead_letters(self) -> Iterator[Outgoing]:
         """Yield the messages of which something was refused; to be called after `chunks`."""
@@ -372,15 +373,13 @@ _NAN = " = nan: missing value"
 """How a reason of `parse` ends where a feature is missing."""
 
 
-def _as_records(chunks: Sequence[tuple[str, Chunk]]) -> Iterator[tuple[str, Chunk]]:
-    """Yield chunks, as records if they have a few rows each."""
-    ends = list(accumulate(len(chunk) for _, chunk in chunks))
-    if not few_each(ends[-1] if ends else 0, len(ends)):
-        yield from chunks
-        return
-    whole = Chunk.concat([chunk for _, chunk in chunks])
-    for (key, _), data in zip(chunks, pieces(whole, ends), strict=True):
-        yield key, chunk_from(data)
+def _by_model(parsed: Sequence[ParsedRows], columns: Columns) -> Iterator[tuple[str, Chunk]]:
+    """Yield rows, at least one, by model: as records if they are a few each."""
+    batch, models, ends = by_model(parsed, columns)
+    if few_each(ends[-1], len(ends)):
+        yield from zip(models, map(chunk_from, pieces(Chunk(batch), ends)), strict=True)
+    else:
+        yield from chunks_of(batch, models, ends)
 
 
 def dead_letter(message: Message, reasons: Sequence[Reason]) -> Outgoing:

@@ -67,7 +67,7 @@ def produce(
     key, value, headers = message
     while True:
         try:
-            producer.produce(topic, value, key, headers=list(headers), **options)
+            producer.produce(topic, value, key, headers=list(headers) or None, **options)
             break
         except BufferError:
             producer.poll(QUEUE_WAIT)

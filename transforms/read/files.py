@@ -153,18 +153,34 @@ def split(
     gathered = [part for part in gathered if len(part)]
     if not gathered:
         return
+    yield from chunks_of(*by_model(gathered, columns), chunk_rows)
+
+
+def chunks_of(
+    batch: pa.RecordBatch, models: Sequence[str], ends: Sequence[int], chunk_rows: int = CHUNK_ROWS
+) -> Iterator[tuple[str, Chunk]]:
+    """Cut what `by_model` returns into chunks."""
+    for name, start, stop in zip(models, (0, *ends[:-1]), ends, strict=True):
+        for at in range(start, stop, chunk_rows):
+            yield name, Chunk(batch, part=(at, min(at + chunk_rows, stop)))
+
+
+def by_model(
+    gathered: Sequence[ParsedRows], columns: Columns
+) -> tuple[pa.RecordBatch, list[str], list[int]]:
+    """Put parsed rows, at least one, in order of (model, time, sequence, row).
+
+    Returns:
+        The rows, the models, and where the rows of each end.
+    """
     models, model = join_models(gathered)
     time = None if columns.time is None else join_parts([p.time for p in gathered])
     sequence = None if columns.sequence is None else join_parts([p.sequence for p in gathered])
     order = _order(model, time, sequence)
     batch = batch_of(gathered, columns, time, sequence, order)
     model = model if order is None else model[order]
-    starts = np.flatnonzero(np.diff(model, prepend=-1))
-    stops = np.append(starts[1:], len(model))
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        for at in range(start, stop, chunk_rows):
-            part = at, min(at + chunk_rows, stop)
-            yield models[model[start]], Chunk(batch, part=part)
+    ends = [*(np.flatnonzero(np.diff(model)) + 1).tolist(), len(model)]
+    return batch, [models[at] for at in model[np.array(ends) - 1].tolist()], ends
 
 
 def _is_enough(gathered: Sequence[ParsedRows], gather_rows: int) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kerneltrack.errors import MOST_VALUE, shorten
-from transforms.failures import FAILURE_SCHEMA, Failures, reasons_column
+from transforms.failures import FAILURE_SCHEMA, NO_FAILURES, Failures, reasons_column
 from transforms.metrics import count
 from transforms.read.columns import Columns
 from transforms.read.date_and_time import time_column
@@ -192,6 +192,8 @@ def _missing(
 ) -> dict[str, int]:
     """Count the missing values by channel, of rows that are refused for nothing else."""
     refused = np.setdiff1d(refused, list(reasons)).astype(np.int64)
+    if not len(refused):
+        return {}
     counts = np.isnan(x[refused]).sum(axis=0)
     lacking = np.flatnonzero(counts)[:_MOST_COUNTED].tolist()
     channels = columns.channels if lacking else ()
@@ -404,6 +406,8 @@ def _failures(
         source: Rank of the file.
         device: Model id of the latter, where the file's path says it.
     """
+    if not reasons and not unread:
+        return NO_FAILURES
     at = np.array(sorted(reasons), dtype=np.int64)
     known = parsed.model[at]
     ids = [parsed.models[code] if code >= 0 else None for code in known.tolist()]

@@ -14,7 +14,6 @@ import numpy as np
 from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.fleet.clock import NO_TIME, clock_of_each
 from kerneltrack.jumps import judge
-from kerneltrack.time_units import nanoseconds
 from transforms.chunks import IN_ORDER, Chunk
 from transforms.metrics import count
 from transforms.read.files import is_sorted
@@ -232,7 +231,7 @@ def _arrived(
             shown[own][judged.was_ahead] = NO_TIME
             np.maximum(shown[own], judged.floor, out=shown[own])
         count("rows_unconfirmed", sum(len(clock.ahead) for clock in clocks))
-    span = nanoseconds(refusals.order.max_disorder)
+    span = refusals.order.wait
     newest = clock_of_each(shown, before, block.edges[:-1], block.edges[1:])
     # The span may be as long as all time.
     late = ~ahead & (times < np.maximum(newest, NO_TIME + span) - span)

@@ -12,7 +12,6 @@ from collections.abc import Generator
 import numpy as np
 from apache_beam import pvalue
 
-from kerneltrack.time_units import nanoseconds
 from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.outputs import LATE
@@ -20,7 +19,6 @@ from transforms.track.clock import (
     Clock,
     admit,
     already_learned,
-    flush,
     one_of_each_time,
     progress_at,
     reach_of,
@@ -32,9 +30,6 @@ from transforms.track.emit import Output, failures
 from transforms.track.log import ModelLog
 from transforms.track.order import Order
 from transforms.track.refusals import Refusals
-
-FEW = 32
-"""Rows up to which Python finds the least and greatest time faster."""
 
 
 @dataclasses.dataclass
@@ -57,7 +52,7 @@ class Visit:
 
 
 def take_in(refusals: Refusals, visit: Visit) -> Generator[Output, None, Clock]:
-    """Take in what came; rows that are looked at one by one lie in the log then.
+    """Take in what came after a look at each row; the rows lie in the log then.
 
     Yields:
         Rows that are late, and those that are refused.
@@ -65,15 +60,13 @@ def take_in(refusals: Refusals, visit: Visit) -> Generator[Output, None, Clock]:
     Returns:
         The clock after the rows that came in.
     """
-    clock = _after(refusals.order, visit)
-    if clock is None:
-        clock, chunks, visit.chunks = visit.clock, visit.chunks, []
-        for chunk in chunks:
-            clock = yield from _look(refusals, visit, clock, chunk)
-    return flush(clock) if visit.flush else clock
+    clock, chunks, visit.chunks = visit.clock, visit.chunks, []
+    for chunk in chunks:
+        clock = yield from _look(refusals, visit, clock, chunk)
+    return clock
 
 
-def _after(order: Order, visit: Visit) -> Clock | None:
+def clock_after(order: Order, visit: Visit) -> Clock | None:
     """Return the clock after a visit's rows, None if they must be looked at one by one."""
     clock = visit.clock
     if not visit.chunks:
@@ -99,15 +92,9 @@ def _span(order: Order, chunk: Chunk) -> tuple[int, int] | None:
     """Return the least and greatest time of a chunk's rows, None if one may be late among them."""
     if not chunk.has("time") or not len(chunk):
         return None
-    times = chunk.column("time")
-    if len(times) <= FEW:
-        # What NumPy costs for each call is more.
-        listed = times.tolist()
-        first, last = min(listed), max(listed)
-    else:
-        first, last = int(times.min()), int(times.max())
-    if last - first > nanoseconds(order.max_disorder):
-        source, row = chunk.column("source"), chunk.column("row")
+    first, last = chunk.span()
+    if last - first > order.wait:
+        times, source, row = (chunk.column(name) for name in ("time", "source", "row"))
         if (times[1:] < times[:-1]).any() or (row[1:] <= row[:-1]).any():
             return None
         if (source != source[0]).any():

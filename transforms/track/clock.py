@@ -19,7 +19,7 @@ from kerneltrack.arrays import BoolArray, IntArray
 from kerneltrack.errors import DataError
 from kerneltrack.fleet.model import NEVER
 from kerneltrack.jumps import JumpRule, Standing, judge
-from kerneltrack.time_units import day_of, nanoseconds
+from kerneltrack.time_units import day_of
 from transforms.chunks import Chunk
 from transforms.metrics import count
 from transforms.track.merge import merge_where
@@ -231,21 +231,15 @@ def _with_rows(clock: Clock, times: IntArray) -> Clock:
 
 def reach_of(order: Order, clock: Clock) -> int:
     """Return how far ahead, ns, a row of this model is no jump."""
-    return max(_longest_step(order), clock.reach)
-
-
-def _longest_step(order: Order) -> int:
-    """Return `max_jump`, ns, or `max_disorder` if rows wait for longer than that."""
-    waits = order.max_disorder
-    return nanoseconds(order.max_jump if waits == math.inf else max(order.max_jump, waits))
+    return max(order.longest_step, clock.reach)
 
 
 def jump_rule(order: Order) -> JumpRule:
     """Return what is a jump, and what confirms it."""
     return JumpRule(
-        _longest_step(order),
+        order.longest_step,
         order.jump_rows,
-        nanoseconds(order.max_disorder),
+        order.wait,
         times=order.duplicates == MERGE,
     )
 
@@ -256,7 +250,7 @@ def _behind(order: Order, chunk: Chunk, times: IntArray, floor: IntArray | None)
     `floor`: least that the newest time is before each, ns.
     """
     behind = np.zeros(len(times), dtype=np.bool_)
-    span = nanoseconds(order.max_disorder)
+    span = order.wait
     if not len(times) or (floor is None and int(times.max()) - int(times.min()) <= span):
         return behind
     source, places = chunk.column("source"), _in_source(chunk)
@@ -287,7 +281,7 @@ def progress_at(order: Order, newest: int | None, flushed: int | None) -> float:
     taken = -math.inf if flushed is None else flushed
     if newest is None or order.max_disorder == math.inf:
         return taken
-    return max(newest - nanoseconds(order.max_disorder), taken)
+    return max(newest - order.wait, taken)
 
 
 def flush(clock: Clock) -> Clock:
@@ -302,9 +296,15 @@ def may_flush(clock: Clock | None) -> bool:
     return clock is not None and clock.waiting > len(clock.ahead)
 
 
-def may_release(order: Order, clock: Clock, rows_to_start: int) -> bool:
-    """Check, without a look at the rows that wait, whether there may be something to do."""
-    past = progress(order, clock)
+def may_release(order: Order, clock: Clock, past: float, rows_to_start: int) -> bool:
+    """Check, without a look at the rows that wait, whether there may be something to do.
+
+    Args:
+        order: How rows are put in order.
+        clock: The model's.
+        past: Its `progress`.
+        rows_to_start: How many rows a model needs to begin.
+    """
     if clock.due <= past:
         return True
     if not clock.waiting or not (clock.started or clock.waiting >= rows_to_start):
@@ -399,7 +399,7 @@ def taken_up(
     refused: BoolArray = np.isin(times, np.array(unwanted, np.int64))
     if anew and clock.newest is not None:
         own = ~np.isin(times, np.array(clock.ahead, np.int64))
-        step = _longest_step(order) if order.confirms else nanoseconds(order.max_disorder)
+        step = order.longest_step if order.confirms else order.wait
         counts = own & (times <= clock.newest + step)
         refused |= own & ~counts
         clock = clock._replace(newest=int(times[counts].max(initial=clock.newest)))

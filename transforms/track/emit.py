@@ -44,10 +44,10 @@ def emit(refusals: Refusals, ran: Ran) -> Iterator[Output]:
         if features is not None:
             if not refusals.order.waits_for_end and features.has("time"):
                 count_lags(features.column("time"))
-            spans = itertools.pairwise(edges.tolist())
-            for key, (start, stop) in zip(ran.models.keys, spans, strict=True):
-                if stop > start:
-                    yield key, features.slice(start, stop)
+            batch, spans = features.batch, itertools.pairwise(edges.tolist())
+            for key, span in zip(ran.models.keys, spans, strict=True):
+                if span[0] < span[1]:
+                    yield key, Chunk(batch, part=span)
     yield from emit_events(ran)
 
 

@@ -185,6 +185,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         for key, each in pending.items():
             if logs[key].begins and not each.flush:
                 each.timers.end.set(GlobalWindow().max_timestamp())
+            self.hear(key, logs[key])
             yield from self._wake(key, logs[key])
         named = {key: each.labels for key, each in pending.items() if each.labels}
         yield from self._learn(named, logs, _arrive)
@@ -407,16 +408,20 @@ class KeyedFn(beam.DoFn, abc.ABC):
         """Return what a model that expires leaves, its learner apart."""
         return iter(())
 
-    def _wake(self, key: str, log: ModelLog) -> Iterator[Any]:
-        """Take up again a model that has expired.
+    def hear(self, key: str, log: ModelLog) -> None:
+        """Let what people said of a device count, before its rows run."""
+
+    def _wake(self, key: str, log: ModelLog) -> Iterable[Any]:
+        """Take up again a model that has expired; return what is known of it.
 
         Raises:
             DataError: if its file is not there, or the job does not know where it is.
         """
-        if log.expired is not None:
-            kept = recall(self._expiry, key, log.expired)
-            log.wake(kept)
-            yield from self.returned(key, kept, log)
+        if log.expired is None:
+            return ()
+        kept = recall(self._expiry, key, log.expired)
+        log.wake(kept)
+        return self.returned(key, kept, log)
 
     def returned(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
         """Take up a model that comes back; return what is known of it."""

@@ -57,8 +57,7 @@ class Waiting(NamedTuple):
     @classmethod
     def of(cls, chunk: Chunk) -> Waiting:
         """Return a chunk's rows, which have times."""
-        times = chunk.column("time")
-        return cls(chunk.encode(), int(times.min()), int(times.max()))
+        return cls(chunk.encode(), *chunk.span())
 
     def chunk(self) -> Chunk:
         """Return the rows."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cached_property
 from typing import Annotated
 
 from kerneltrack.errors import ConfigError
 from kerneltrack.jump_limits import JUMP_ROWS, MOST_JUMP_ROWS
 from kerneltrack.settings import OneOf, Range, Settings
+from kerneltrack.time_units import nanoseconds
 
 LEAST_FLUSH = 0.1
 MOST_FLUSH = 86_400.0
@@ -73,6 +75,18 @@ class Order(Settings):
         if self.idle_flush is not None and self.waits_for_end:
             allowed = "a finite number of seconds where idle_flush is set"
             raise ConfigError("max_disorder", self.max_disorder, allowed)
+
+    @cached_property
+    def wait(self) -> int:
+        """How long rows wait for earlier ones, ns."""
+        return nanoseconds(self.max_disorder)
+
+    @cached_property
+    def longest_step(self) -> int:
+        """`max_jump`, ns, or `max_disorder` if rows wait for longer than that."""
+        if self.waits_for_end:
+            return nanoseconds(self.max_jump)
+        return max(nanoseconds(self.max_jump), self.wait)
 
     @property
     def waits_for_end(self) -> bool:

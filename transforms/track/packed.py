@@ -19,7 +19,7 @@ from kerneltrack.errors import ConfigError, DataError
 from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.forward_fill import LastValues
 from kerneltrack.fleet.model import Model, Work
-from kerneltrack.fleet.models import Models, time_of
+from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.restore import with_beside
 from kerneltrack.fleet.windows import OpenWindows
 from kerneltrack.monitor import moving
@@ -279,9 +279,11 @@ class PackedBundle:
             drift = side_by_side([head.drift for head in heads], size)
         referred = np.array([bool(head.moving) for head in heads])
         windowed = work.measure is not None and work.measure.size is not None
-        lines = [(head.time, head.until, head.before) for head in heads]
-        plain = [[NO_TIME if one is None else one for one in line] for line in lines]
-        time, until, before = np.array(plain, np.int64).T.copy()
+        columns = [head.time for head in heads], [head.until for head in heads]
+        time, until = (
+            np.array([NO_TIME if t is None else t for t in own], np.int64) for own in columns
+        )
+        before = np.array([head.before for head in heads], np.int64)
         last_values, filled = _last_values_of(work, heads, width)
         self.models = Models(
             work,
@@ -330,9 +332,10 @@ class PackedBundle:
         if work.reference is not None and models.reference is not None:
             folded = references.fold(work.reference, models.width, models.reference.moving)
         turned = (self._turned() != self._turns).tolist()
-        bodies, times, untils = self._bodies(), models.time.tolist(), models.until.tolist()
+        times = _times_of(models.time), _times_of(models.until)
+        lines = zip(self._heads, ran, self._bodies(), *times, strict=True)
         found = []
-        for place, (head, until) in enumerate(zip(self._heads, ran, strict=True)):
+        for place, (head, until, body, time, learned) in enumerate(lines):
             last_values, windows, window = head.last_values, head.open, head.window
             if models.last_values is not None and models.filled[place]:
                 last_values = _joined([part[place] for part in models.last_values])
@@ -346,10 +349,10 @@ class PackedBundle:
                 kept, changed = self._kept(place, turned[place])
             after = Packed(
                 head.before,
-                time_of(times[place]),
-                time_of(untils[place]),
+                time,
+                learned,
                 head.width,
-                bodies[place],
+                body,
                 moving,
                 head.drift if models.drift is None else models.drift[place].tobytes(),
                 last_values,
@@ -369,8 +372,9 @@ class PackedBundle:
             block = self.models.block
             return [_body(self._work, block.state(place)) for place in range(len(self._heads))]
         count, size = self._table.shape
-        data: bytes = self._table.tobytes()
-        return [data[at : at + size] for at in range(0, count * size, size)]
+        # Each is copied once.
+        found: list[bytes] = self._table.view(f"V{size}").reshape(count).tolist()
+        return found
 
     def _kept(self, place: int, turned: bool) -> tuple[bytes, bool]:
         """Return what few rows change of a reference, and whether these have changed it."""
@@ -381,6 +385,11 @@ class PackedBundle:
             return known, False
         kept = blocks.kept[place].tobytes()
         return kept, kept != known
+
+
+def _times_of(column: npt.NDArray[np.int64]) -> list[int | None]:
+    """Return the times of a column, ns; None where there is none."""
+    return [None if time == NO_TIME else time for time in column.tolist()]
 
 
 def _state(spec: Any, packed: Packed) -> Any:

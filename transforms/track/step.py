@@ -121,6 +121,7 @@ class TrackFn(KeyedFn):
             return
         if log.begins:
             timers.end.set(GlobalWindow().max_timestamp())
+        self.hear(key, log)
         yield from self._wake(key, log)
         yield from self._obey(key, command, log)
         self._watch(log, timers)
@@ -146,12 +147,7 @@ class TrackFn(KeyedFn):
             log.put_quiet(told)
             count("quiet_messages", 1)
 
-    def _wake(self, key: str, log: ModelLog) -> Iterator[Any]:
-        """Take up again a model that has expired, and what people said of the device."""
-        self._hear(key, log)
-        yield from super()._wake(key, log)
-
-    def _hear(self, key: str, log: ModelLog) -> None:
+    def hear(self, key: str, log: ModelLog) -> None:
         """Let what people said of a device's episodes count, and its quiet times."""
         if self._work.feedback is not None:
             self._work.feedback.tell(key, log.told)
@@ -232,7 +228,7 @@ class TrackFn(KeyedFn):
 
     def _last_known(self, key: str, log: ModelLog) -> Model | None:
         """Return a model as it is, or was when it expired; None before its first rows."""
-        self._hear(key, log)
+        self.hear(key, log)
         if log.expired is None:
             return self._model(key, log)
         kept = None if self._expiry is None else self._expiry.read(key, log.expired)
@@ -330,7 +326,7 @@ class TrackFn(KeyedFn):
 
     def finish_log(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Run what still waits when the input has ended."""
-        self._hear(key, log)
+        self.hear(key, log)
         now, waiting = log.clock or Clock(), log.drain()
         admitted = None
         if waiting:
@@ -348,7 +344,7 @@ class TrackFn(KeyedFn):
 
     def gone(self, key: str, kept: KeptModel, log: ModelLog) -> Iterator[Any]:
         """Return the last that is known of a model that expires; one that is silent stays so."""
-        self._hear(key, log)
+        self.hear(key, log)
         if kept.state is not None:
             yield pvalue.TaggedOutput(SNAPSHOTS, (key, kept.state))
             if not log.heard.silent:

@@ -24,8 +24,15 @@ from kerneltrack.state_size import state_bytes
 from kerneltrack.trackers.common.loop import matrix_of
 from transforms.chunks import IN_ORDER, Chunk, no_rows, pieces
 from transforms.read.files import is_sorted
-from transforms.track.arrival import Visit, take_in
-from transforms.track.clock import Clock, may_release, progress, still_waiting, without_duplicates
+from transforms.track.arrival import Visit, clock_after, take_in
+from transforms.track.clock import (
+    Clock,
+    flush,
+    may_release,
+    progress,
+    still_waiting,
+    without_duplicates,
+)
 from transforms.track.devices import tell_new
 from transforms.track.emit import Output, emit
 from transforms.track.keyed_fn import MOST_BYTES
@@ -61,10 +68,9 @@ class _ReadyVisit(NamedTuple):
     rows: int
 
     @classmethod
-    def of(cls, order: Order, visit: Visit, clock: Clock) -> _ReadyVisit:
-        """Look at what waits, and what came."""
-        log, past = visit.log, progress(order, clock)
-        until = NO_TIME if past == -math.inf else int(past)
+    def of(cls, order: Order, visit: Visit, clock: Clock, past: float) -> _ReadyVisit:
+        """Look at what waits, and what came; `past`: the clock's progress."""
+        log, until = visit.log, NO_TIME if past == -math.inf else int(past)
         stays = log.leaves and log.has_model and not log.spilled
         oldest = None
         if order.max_disorder > 0 and not visit.flush and stays:
@@ -126,11 +132,16 @@ def run_visits(refusals: Refusals, visits: Iterable[Visit]) -> Iterator[Output]:
         DataError: for a state that is damaged.
     """
     work, order = refusals.work, refusals.order
-    block = _Block(work)
+    block, rows_to_start = _Block(work), work.rows_to_start
     for visit in visits:
-        clock = yield from take_in(refusals, visit)
-        if may_release(order, clock, work.rows_to_start):
-            each = _ReadyVisit.of(order, visit, clock)
+        clock = clock_after(order, visit)
+        if clock is None:
+            clock = yield from take_in(refusals, visit)
+        if visit.flush:
+            clock = flush(clock)
+        past = progress(order, clock)
+        if may_release(order, clock, past, rows_to_start):
+            each = _ReadyVisit.of(order, visit, clock, past)
             if not block.take(each):
                 yield from _run_block(refusals, block.ready)
                 block = _Block(work)
