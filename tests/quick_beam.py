@@ -6,16 +6,21 @@ same functions and methods, their source, and parsers of the same flags. Tests b
 
 from __future__ import annotations
 
+import bz2
 import sys
-from functools import cache, wraps
-from types import MethodType
+from functools import cache, lru_cache, wraps
+from types import MethodType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from apache_beam.internal import cloudpickle_pickler
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.transforms import core, userstate
 
 from transforms.beam_worker.runners import IN_PROCESS_RUNNER
+
+PICKLES = 1000
+"""Kept as they are and compressed: some megabytes."""
 
 
 def remember() -> None:
@@ -23,6 +28,10 @@ def remember() -> None:
     core.get_function_args_defaults = _of_functions(core.get_function_args_defaults)
     core._check_fn_use_yield_and_return = _of_sources(core._check_fn_use_yield_and_return)
     userstate.get_dofn_specs = _of_classes(userstate.get_dofn_specs)
+    # Most of what a pipeline pickles is pickled by the next one too.
+    cloudpickle_pickler.bz2 = SimpleNamespace(  # type: ignore[assignment]
+        compress=lru_cache(PICKLES)(bz2.compress), decompress=lru_cache(PICKLES)(bz2.decompress)
+    )
     PipelineOptions.__init__ = _of_flags(PipelineOptions.__init__)  # type: ignore[method-assign]
     # Beam's own choice looks on the network for the binary of another runner, which would run them.
     StandardOptions.DEFAULT_RUNNER = IN_PROCESS_RUNNER
