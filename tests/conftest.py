@@ -50,6 +50,12 @@ USES_CLUSTER = re.compile(
 CLUSTERS = 2
 """Clusters that files share: their tests mostly wait, so two of them take half as long."""
 
+BROKER_ALONE = {
+    *("test_dead_letters.py", "test_fleet_dashboard.py", "test_labels_topic.py"),
+    *("test_live_incidents.py", "test_live_periods.py", "test_local_engine.py", "test_notify.py"),
+}
+"""Files whose tests run no job on Flink with each change: half of all, by their time."""
+
 LANES = {"jars": "live", "chromium": "browser", "data_file": "data"}
 """Fixtures that need what not every machine has, and the marker of the tests that use them."""
 
@@ -105,9 +111,8 @@ class Turns(LoadScopeScheduling):  # type: ignore[misc]
 @lru_cache
 def shared_by(file: str) -> str | None:
     """Return what a file's tests share with those of others, by its path in the project."""
-    users = cluster_users()
-    if file in users:
-        return f"cluster {users.index(file) % CLUSTERS}"
+    if file in cluster_users():
+        return "cluster for its broker" if Path(file).name in BROKER_ALONE else "cluster"
     text = (ROOT / file).read_text(encoding="utf-8") if file.startswith("tests/e2e/") else ""
     # Commands as users give them; others with a cluster of their own give it ports of its own.
     own_ports = "ports_beside(" in text or "running(" in text
@@ -115,13 +120,13 @@ def shared_by(file: str) -> str | None:
 
 
 @lru_cache
-def cluster_users() -> list[str]:
+def cluster_users() -> set[str]:
     """Return the files whose tests take the session's cluster."""
-    return [
+    return {
         path.relative_to(ROOT).as_posix()
-        for path in sorted((ROOT / "tests" / "e2e").glob("test_*.py"))
+        for path in (ROOT / "tests" / "e2e").glob("test_*.py")
         if USES_CLUSTER.search(path.read_text(encoding="utf-8"))
-    ]
+    }
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -31,6 +32,8 @@ PATIENCE = 240.0
 POLL = 0.2
 FIRST_PORT, PORTS_EACH, PROCESSES = 20_000, 50, 200
 """Ports of clusters: below those that systems take for outgoing connections."""
+
+PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
 
 T = TypeVar("T")
 
@@ -127,15 +130,29 @@ def ports_beside(flags: Sequence[str]) -> list[str]:
 
 @contextmanager
 def running(folder: Path, *flags: str) -> Iterator[LocalCluster]:
-    """Run a cluster, started where there is no Maven."""
+    """Run a cluster, started where there is no Maven; once it is down nothing of it is left."""
     cluster = LocalCluster(folder)
     bare = {"PATH": "/nonexistent", "JAVA_HOME": str(find_java().home)}
     try:
         started = cluster("up", *flags, *ports_beside(flags), changes=bare)
         assert started.returncode == 0, started.stdout + started.stderr
         yield cluster
+        take_down(cluster)
     finally:
         cluster("down")
+
+
+def take_down(cluster: LocalCluster) -> None:
+    """Take a running cluster down, and see that nothing of it runs any more."""
+    status, processes = cluster.status(), cluster.processes()
+    assert {process.name for process in processes} >= {*PARTS, "supervisor"}
+    done = cluster("down")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("stopped: supervisor, ")
+    assert [process for process in processes if process.alive] == []
+    assert [p for p in status["ports"].values() if not is_free(p["port"])] == []
+    assert cluster.processes() == []
+    assert re.search(r": stopped \(", cluster("status").stdout)
 
 
 def left_in(folder: Path) -> list[str]:

@@ -23,9 +23,10 @@ from pipelines.cluster.identity import identity
 from pipelines.cluster.java import find_java
 from pipelines.cluster.parts import kafka_format
 from pipelines.cluster.resolve import Jars
-from pipelines.cluster.settings import CLASSES, is_free
+from pipelines.cluster.settings import CLASSES
 from pipelines.cluster.versions import versions
 from tests.e2e.clusters import (
+    PARTS,
     PATIENCE,
     POLL,
     LocalCluster,
@@ -37,13 +38,12 @@ from tests.e2e.clusters import (
 )
 from tests.e2e.jobs import ROOT, environment, run_process
 
-PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
 KEYS = 3
 
 
 @pytest.fixture(scope="module")
 def own(jars: Jars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A running cluster, hurt by these tests alone and stopped by the last of them."""
+    """A running cluster of its own: its TaskManager is hurt, and a job runs until the end."""
     with running(tmp_path_factory.mktemp("cluster") / "its folder") as cluster:
         yield cluster
 
@@ -64,8 +64,8 @@ def listening(pids: set[int]) -> set[str]:
     return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
 
 
-def test_all_parts_answer(own: LocalCluster) -> None:
-    status = json.loads(own("status", "--json").stdout)
+def test_all_parts_answer(cluster: LocalCluster) -> None:
+    status = json.loads(cluster("status", "--json").stdout)
     assert status["running"]
     assert {name: part["state"] for name, part in status["parts"].items()} == dict.fromkeys(
         (*PARTS, "supervisor"), "answers"
@@ -74,23 +74,23 @@ def test_all_parts_answer(own: LocalCluster) -> None:
     assert status["slots"] == {"all": 4, "free": 4}
     assert [name for name, port in status["ports"].items() if not port["open"]] == []
     assert all(part["uptime"] > 0 for part in status["parts"].values())
-    shown = own("status")
+    shown = cluster("status")
     assert shown.returncode == 0
     assert all(f"{name} " in shown.stdout for name in PARTS)
 
 
-def test_up_again_changes_nothing(own: LocalCluster) -> None:
-    before = own.processes()
-    again = own("up")
+def test_up_again_changes_nothing(cluster: LocalCluster) -> None:
+    before = cluster.processes()
+    again = cluster("up")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, "runs already")
-    other = own("up", "--slots", "2")
+    other = cluster("up", "--slots", "2")
     assert (other.returncode, other.stdout) == (1, "")
     assert re.fullmatch(r"kerneltrack: a cluster runs in .* already: .*\n", other.stderr)
-    assert own.processes() == before
+    assert cluster.processes() == before
 
 
-def test_a_kafka_id_that_begins_like_a_flag_is_taken(own: LocalCluster) -> None:
-    known = load(Folder(own.folder))
+def test_a_kafka_id_that_begins_like_a_flag_is_taken(cluster: LocalCluster) -> None:
+    known = load(Folder(cluster.folder))
     assert known is not None
     strange = "-aaaaaaaaaaaaaaaaaaaaQ"
     done = run_process(kafka_format(known, strange))
@@ -99,14 +99,14 @@ def test_a_kafka_id_that_begins_like_a_flag_is_taken(own: LocalCluster) -> None:
     assert strange in done.stderr
 
 
-def test_topics_are_not_made_by_misspelling(own: LocalCluster) -> None:
+def test_topics_are_not_made_by_misspelling(cluster: LocalCluster) -> None:
     reports: list[Any] = []
 
     def delivered(error: Any, message: Any) -> None:
         reports.append(error.name())
 
     at_once = {"topic.metadata.propagation.max.ms": 0}
-    brokers = own.status()["brokers"]
+    brokers = cluster.status()["brokers"]
     producer = confluent_kafka.Producer({"bootstrap.servers": brokers, **at_once})
     producer.produce("nowhere", b"x", on_delivery=delivered)
     assert producer.flush(60) == 0
@@ -214,35 +214,18 @@ def test_a_job_goes_on_after_its_taskmanager_was_killed(own: LocalCluster) -> No
     assert f"taskmanager was started again: process {reborn['pid']}" in log
 
 
-def test_other_parts_are_told_of_and_started_by_up(own: LocalCluster) -> None:
-    before = {name: part["pid"] for name, part in own.status()["parts"].items()}
+def test_other_parts_are_told_of_and_started_by_up(cluster: LocalCluster) -> None:
+    before = {name: part["pid"] for name, part in cluster.status()["parts"].items()}
     os.kill(before["expansion"], signal.SIGKILL)
     wait_for("its end", lambda: identity(before["expansion"]) is None)
-    shown = own("status")
+    shown = cluster("status")
     assert shown.returncode == 1
     assert re.search(r"^expansion +dead ", shown.stdout, re.M)
-    wait_for("word of it", lambda: "expansion (" in own("logs", "supervisor").stdout)
-    again = own("up")
+    wait_for("word of it", lambda: "expansion (" in cluster("logs", "supervisor").stdout)
+    again = cluster("up")
     assert (again.returncode, again.stdout.splitlines()[0]) == (0, "started again: expansion")
-    after = {name: part["pid"] for name, part in own.status()["parts"].items()}
+    after = {name: part["pid"] for name, part in cluster.status()["parts"].items()}
     assert {name for name in after if after[name] != before[name]} == {"expansion"}
-
-
-def test_down_leaves_nothing_running(own: LocalCluster) -> None:
-    """The last one for this cluster: a job of an earlier test still runs on it."""
-    status = own.status()
-    processes = own.processes()
-    assert {process.name for process in processes} >= {*PARTS, "supervisor"}
-    done = own("down")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("stopped: supervisor, ")
-    assert [process for process in processes if process.alive] == []
-    assert [p for p in status["ports"].values() if not is_free(p["port"])] == []
-    assert own.processes() == []
-    assert re.search(r": stopped \(", own("status").stdout)
-    again = own("down", "--wipe")
-    assert again.stdout.splitlines()[0] == f"nothing ran in {own.folder}"
-    assert not own.folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -276,7 +259,7 @@ def test_a_start_that_fails_is_undone(
 
 
 def test_an_interrupted_start_leaves_nothing(jars: Jars, tmp_path: Path) -> None:
-    cluster = LocalCluster(tmp_path / "interrupted")
+    cluster = LocalCluster(tmp_path / "its folder")
     with subprocess.Popen(
         cluster.command("up", *ports_beside(())),
         env=environment(),
@@ -292,6 +275,9 @@ def test_an_interrupted_start_leaves_nothing(jars: Jars, tmp_path: Path) -> None
     assert (process.returncode, output, errors) == (130, "", "kerneltrack: interrupted\n")
     assert [process for process in processes if process.alive] == []
     assert left_in(cluster.folder) == []
+    wiped = cluster("down", "--wipe")
+    assert wiped.stdout.splitlines()[0] == f"nothing ran in {cluster.folder}"
+    assert not cluster.folder.exists()
 
 
 def test_a_folder_of_other_things_is_left_alone(jars: Jars, tmp_path: Path) -> None:

@@ -100,6 +100,9 @@ def test_they_begin_where_and_with_what_they_are_told(
         ]
     try:
         ids = {job.result() for job in jobs}
+        twice = run_process(timed.stream())
+        assert (twice.returncode, twice.stdout) == (2, "")
+        assert re.search(r"no running job writes: \S+ does \(.*kerneltrack stop ", twice.stderr)
         unclear = run_process(command("stop", *timed.place))
         assert unclear.returncode == 2
         assert unclear.stderr.startswith("kerneltrack: several jobs run, choose a JOB: ")
@@ -192,12 +195,3 @@ def counts_of(cluster: LocalCluster) -> dict[str, Any] | None:
     # Each step tells of its own when its bundle has ended.
     done = found and min(found["rows_read"], found["rows_tracked"]) >= 10
     return found if done else None
-
-
-def test_a_second_start_with_the_same_outputs_is_refused(cluster: LocalCluster) -> None:
-    live = Live(cluster, "twice", "json")
-    live.make_topic(1)
-    with live.running():
-        done = run_process(live.stream())
-        assert (done.returncode, done.stdout) == (2, "")
-        assert re.search(r"no running job writes: \S+ does \(.*kerneltrack stop ", done.stderr)
