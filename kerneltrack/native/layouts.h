@@ -539,8 +539,9 @@ typedef struct {
   mat shapes;
   mat before;
   ints left_out;
+  mat ranges;
 } reference_state;
-KT_WORDS(reference_state, 108);
+KT_WORDS(reference_state, 111);
 
 /* EpisodeRoom: Arrays that a call fills, one entry an episode that was opened, changed or closed.
 */

@@ -141,6 +141,11 @@ static int ends_first_days(const reference_settings *settings, const reference_s
   return !status_of(state)[ARMED] && before < FIRST_DAYS && now >= FIRST_DAYS && since >= MANY_STRETCHES * settings->rows;
 }
 
+/* How many rows wait, so that a fault is noticed before it is learned: a day, of fourteen that are remembered. */
+static double wait_of(double memory, int64_t rows) {
+  return smaller(memory / WAIT_PART, (double)rows / WAIT_AT_FIRST);
+}
+
 /* Learn the open block's good rows of a mode, and their scores; false where memory is short. */
 static int end_part(const reference_settings *settings, reference_state *state, int64_t mode,
                     double memory) {
@@ -158,9 +163,8 @@ static int end_part(const reference_settings *settings, reference_state *state, 
     find_unit(&of);
   }
   if (!wait_with_rows(settings, &of, mode)) return 0;
-  /* So that a fault is noticed before it is learned: a day, of fourteen that are remembered. */
-  double wait = smaller(own / WAIT_PART, (double)of.rows / WAIT_AT_FIRST);
-  if (*of.waiting > 0 && (double)*of.waiting >= wait && !learn_waiting(settings, &of, own)) return 0;
+  int is_due = *of.waiting > 0 && (double)*of.waiting >= wait_of(own, of.rows);
+  if (is_due && !learn_waiting(settings, &of, own)) return 0;
   make(settings, state, mode, &of);
   return 1;
 }
@@ -180,6 +184,7 @@ static void leave_out_waiting(reference_state *state) {
     part of = part_of(state, mode);
     forget_waiting(&of);
   }
+  forget_waiting_ranges(state);
   status[WAITING] = 0;
 }
 
@@ -195,6 +200,7 @@ int end_streams(const reference_settings *settings, reference_state *state) {
   if (!learn_episodes(settings, state, memory)) return 0;
   for (int64_t mode = 0; mode < most_of(modes_of(state), 1); mode++)
     if (!end_part(settings, state, mode, memory)) return 0;
+  learn_ranges(settings, state, wait_of(memory, since));
   if (has_windows(state) && status[WAITING] == 0 && !learn_shapes(settings, state)) return 0;
   if (since > settings->fit_rows) {
     if (modes_of(state) > 0) fade_hours(state, memory);

@@ -58,8 +58,11 @@ static int score_and_weigh(const reference_settings *settings, reference_state *
     /* The reference is made with the first row that has a p. */
     if (modes_of(state) > 0) state->counts.at[CALIBRATED] = most_of(state->counts.at[CALIBRATED], 1);
   }
-  int waits = spared || !rehearses(state, &one->of, row) || (modes_of(state) > 0 && !made);
-  return waits ? 0 : weigh_row(settings, &one->of.state, work, row, place, time);
+  if (spared || !rehearses(state, &one->of, row) || (modes_of(state) > 0 && !made)) return 0;
+  /* Where nothing is known of a row, it counts as usual. */
+  if (status_of(state)[ARMED] && state->counts.at[OPENED] < 0 && is_beyond(settings, &one->of.state, place))
+    fill(work->surprises, 0.0, streams_of(state));
+  return weigh_row(settings, &one->of.state, work, row, place, time);
 }
 
 int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,

@@ -306,6 +306,16 @@ void leave_out(reference_state *state, int64_t base, int64_t first, int64_t plac
 /* Add the rows of the open block that were left out to the sums of their episodes. */
 int add_to_episodes(const reference_settings *settings, reference_state *state);
 
+/* Whether a cause, or a mean of it over time, has a value at a place of the open block that is beyond those of the rows
+that were learned. */
+int is_beyond(const reference_settings *settings, const reference_state *state, int64_t place);
+
+/* Keep the causes' values in the open block's good rows; they are learned once `wait` rows wait. */
+void learn_ranges(const reference_settings *settings, reference_state *state, double wait);
+
+/* No row waits: an episode began among them. */
+void forget_waiting_ranges(reference_state *state);
+
 /* Learn the rows of the episodes that were false and are over. */
 int learn_episodes(const reference_settings *settings, reference_state *state, double memory);
 

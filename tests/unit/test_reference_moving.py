@@ -162,6 +162,47 @@ def test_weather_that_leaves_its_range_is_a_cause_and_a_fault_is_none() -> None:
     assert reported[-1].shares[2] > 0.5
 
 
+def saturating(seed: int) -> Array:
+    """Rows of a channel that follows a cause up to 3, and one that follows it throughout."""
+    rng = np.random.default_rng(seed)
+    cause = lfilter([0.14], [1, -0.99], rng.normal(size=6000)) / 1.2
+    cause[3000:3100] += np.interp(np.arange(100), [0, 30, 70, 100], [0, 7, 7, 0])
+    noise = 0.2 * rng.normal(size=(6000, 2))
+    return np.column_stack([cause, np.minimum(cause, 3) + noise[:, 0], -cause + noise[:, 1]])
+
+
+def test_where_a_cause_was_never_before_rows_count_as_usual() -> None:
+    rows = saturating(5)
+    assert any(3000 < episode.opened < 3100 for episode in run(SPEC, rows)[2])
+    caused = dataclasses.replace(SPEC, causes=(0,))
+    state, scores, reported = run(caused, rows)
+    assert not reported
+    # They have a p that says how far they are from what is known.
+    assert scores.p[3050] < 1e-6
+    # The last ones of them were learned.
+    low, high = (state.tables.ranges[0, 4:6] + state.tables.shift[0]) * state.tables.scale[0]
+    assert rows[:2700, 0].min() <= low < high <= rows[:, 0].max()
+    fault = rows.copy()
+    fault[2200:2300, 1] -= 3
+    reported = run(caused, fault)[2]
+    assert 0 <= reported[0].opened - 2200 < 20
+    assert reported[0].shares[1] > 0.5
+
+
+def test_a_cause_is_known_as_far_as_two_of_the_last_days_went() -> None:
+    days = np.array([3.0, 9.0, 4.0, 5.0, 1.0, 2.0])
+    spec = dataclasses.replace(SPEC, memory=f"{14 * 2 * BLOCK} rows", causes=(0,))
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(42 * BLOCK, 2))
+    for day, most in enumerate(days):
+        rows[(30 + 2 * day) * BLOCK + 7, 0] = 10 + most
+    state, *_ = run(spec, rows)
+    tables = state.tables
+    known, *highest = (tables.ranges[0, [5, *range(22, 38)]] + tables.shift[0]) * tables.scale[0]
+    np.testing.assert_allclose(highest[: len(days)], 10 + days[::-1])
+    assert known == pytest.approx(15)
+
+
 def test_p_is_the_share_of_scores_that_are_as_high() -> None:
     rows = np.random.default_rng(2).normal(size=(6000, 3))
     _, scores, _ = run(SPEC, rows)
@@ -595,6 +636,8 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         assert sum(array.nbytes for array in state.tables) == 8 * own + 256
     every = sum(array.nbytes for array in reference.arrays(state).values())
     assert every < 400_000
+    caused = reference.init(dataclasses.replace(SPEC, causes=(0, 3)), np.eye(50, 12)).tables
+    assert sum(array.nbytes for array in caused) == 8 * own + 256 + 2 * 304
 
 
 @pytest.mark.sanitized
@@ -631,6 +674,15 @@ def test_a_state_that_leads_astray_is_refused(
     arrays[name][place] = value
     with pytest.raises(ConfigError, match=name):
         reference.from_arrays(SPEC, arrays)
+
+
+def test_a_cause_of_another_place_is_refused() -> None:
+    caused = dataclasses.replace(SPEC, causes=(1,))
+    arrays = reference.arrays(run(caused, normal(7, 1500))[0])
+    arrays["ranges"] = arrays["ranges"].copy()
+    arrays["ranges"][0, 0] = 9
+    with pytest.raises(ConfigError, match="ranges"):
+        reference.from_arrays(caused, arrays)
 
 
 @pytest.mark.sanitized

@@ -104,8 +104,10 @@ MEASURES = ("d²", "d² without means over time", "d² of the newest row alone",
 """What is measured of a row."""
 
 
-OPTIONAL = ("shapes", "before", "left_out")
-"""Tables that states have only where windows, or one row of a span, are asked for."""
+RANGE_DAYS = 16
+"""Days of which a cause's lowest and highest value are kept (native/reference_ranges.c)."""
+OPTIONAL = ("shapes", "before", "left_out", "ranges")
+"""Tables that states have only with windows, one row of a span, or causes."""
 LEFT_OUT = 7
 """More numbers than streams in `left_out`."""
 ALL_LEFT_OUT, LAST_SPAN = -2, -1
@@ -231,6 +233,9 @@ class Tables(NamedTuple):
             the last one of p < .01, that which opened the episode, the one since when the device
             has changed, and the newest; all that were; the span, from 1970 on, of the row that was
             judged last. (0,) where all rows are judged.
+        ranges: (C, 38) of each of C causes its channel; how many rows wait to be learned, and its
+            lowest and highest value in them; the lowest and the highest that is known; its lowest
+            of each of the last 16 days that were learned, and its highest.
     """
 
     shift: FloatVector
@@ -277,6 +282,7 @@ class Tables(NamedTuple):
     shapes: FloatMatrix
     before: FloatMatrix
     left_out: IntVector
+    ranges: FloatMatrix
 
 
 class ReferenceState(NamedTuple):
@@ -286,7 +292,8 @@ class ReferenceState(NamedTuple):
     kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
     8(E(2E + 2L + 2M + 5) + 317Q + 128(Q - 2) + 84D + 139) more, Q = 2D + 4; that there are modes
     takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9). Windows take
-    8(D(C + W) + 1159) more, 8(D(C + W) + 1477) of one that moves; one row a span 8(Q + 7).
+    8(D(C + W) + 1159) more, 8(D(C + W) + 1477) of one that moves; one row a span 8(Q + 7); C
+    causes 304C.
 
     A second reference (`ReferenceSpec.second`) takes as much once more without windows, with one
     row a span, and 8(17 + 2D).
@@ -359,6 +366,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "shapes": real(width, shapes),
         "before": real(spec.most_window, width),
         "left_out": whole(streams + LEFT_OUT if spec.every_time else 0),
+        "ranges": real(len(spec.causes), 6 + 2 * RANGE_DAYS),
     }
 
 
@@ -392,6 +400,9 @@ def empty(spec: ReferenceSpec, shift: FloatArray, scale: FloatArray, began: int)
     tables.recent[:] = np.nan
     tables.evidences[:, MOVING_LEVEL : MOVING_LIMIT + 1] = 1.0
     tables.left_out[LAST_SPAN:] = NO_SPAN
+    tables.ranges[:, 0] = spec.causes
+    tables.ranges[:, [2, 4, *range(6, 6 + RANGE_DAYS)]] = math.inf
+    tables.ranges[:, [3, 5, *range(6 + RANGE_DAYS, 6 + 2 * RANGE_DAYS)]] = -math.inf
     # The stretch ends where a block does.
     counts[PAD] = -(began + spec.rows) % BLOCK
     return tables
@@ -567,6 +578,9 @@ def from_arrays(
     _check_modes(tables, seen)
     _check_windows(tables)
     _check_left_out(tables.left_out)
+    places = tables.ranges[..., 0]
+    if (places != np.array(spec.causes, np.float64)).any():
+        raise ConfigError("reference.ranges", places.tolist(), "the places of the spec's causes")
     if (tables.causes != _causes_of(spec, width)).any():
         raise ConfigError("reference.causes", tables.causes.tolist(), "those of the spec")
     kernel = KERNEL.from_arrays(
