@@ -111,6 +111,30 @@ def in_the_end(episodes: list[Any]) -> list[Any]:
     return [each for each in episodes if each.closed]
 
 
+def check_blocks(work: Work, each: list[tuple[Array, Times]]) -> None:
+    """Models that go on together, 700 rows of each at a time, say what each says alone."""
+    keys = [f"m{place}" for place in range(len(each))]
+    models = Models.of(work, keys, [begin(work, "a", rows[:200]) for rows, _ in each])
+    alone = [run(work, *own) for own in each]
+    scores: list[list[Array]] = [[] for _ in each]
+    episodes: list[list[Any]] = [[] for _ in each]
+    for start in range(0, COUNT, 700):
+        parts = [(rows[start : start + 700], times[start : start + 700]) for rows, times in each]
+        stops = np.cumsum([len(rows) for rows, _ in parts])
+        starts = np.r_[0, stops[:-1]]
+        together = np.concatenate([rows for rows, _ in parts])
+        stamps = np.concatenate([times for _, times in parts])
+        until = [math.inf if start + 700 >= COUNT else 0.0] * len(each)
+        found = run_models(models, together, stamps, starts, stops, until)
+        assert found.scores is not None
+        for place, (begins, ends) in enumerate(zip(starts, stops, strict=True)):
+            scores[place].append(np.array(found.scores.columns)[:, begins:ends])
+            episodes[place] += found.episodes.get(place, [])
+    for place, (_, own, told, _) in enumerate(alone):
+        assert np.concatenate(scores[place], axis=1).tobytes() == own.tobytes()
+        assert repr(episodes[place]) == repr(told)
+
+
 def check_as_thinned(
     kept: npt.NDArray[np.int64],
     found: tuple[Any, Array, list[Any], list[Any]],
@@ -181,28 +205,7 @@ def test_row_by_row_lines_are_the_same() -> None:
 
 
 def test_blocks_of_many_models_are_those_of_each() -> None:
-    work, many = work_of(BASE), 5
-    each = [rows_of(seed, COUNT - 100 * seed) for seed in range(many)]
-    keys = [f"m{place}" for place in range(many)]
-    models = Models.of(work, keys, [begin(work, "a", rows[:200]) for rows, _ in each])
-    alone = [run(work, *own) for own in each]
-    scores: list[list[Array]] = [[] for _ in each]
-    episodes: list[list[Any]] = [[] for _ in each]
-    for start in range(0, COUNT, 700):
-        parts = [(rows[start : start + 700], times[start : start + 700]) for rows, times in each]
-        stops = np.cumsum([len(rows) for rows, _ in parts])
-        starts = np.r_[0, stops[:-1]]
-        together = np.concatenate([rows for rows, _ in parts])
-        stamps = np.concatenate([times for _, times in parts])
-        until = [math.inf if start + 700 >= COUNT else 0.0] * many
-        found = run_models(models, together, stamps, starts, stops, until)
-        assert found.scores is not None
-        for place, (begins, ends) in enumerate(zip(starts, stops, strict=True)):
-            scores[place].append(np.array(found.scores.columns)[:, begins:ends])
-            episodes[place] += found.episodes.get(place, [])
-    for place, (_, own, told, _) in enumerate(alone):
-        assert np.concatenate(scores[place], axis=1).tobytes() == own.tobytes()
-        assert repr(episodes[place]) == repr(told)
+    check_blocks(work_of(BASE), [rows_of(seed, COUNT - 100 * seed) for seed in range(5)])
 
 
 def test_a_reference_that_another_run_has_made_goes_on_with_other_rows() -> None:

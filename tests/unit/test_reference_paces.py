@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Work
-from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.restore import decode
-from kerneltrack.fleet.run import run_models, run_rows
+from kerneltrack.fleet.run import run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.find import find_episodes
@@ -29,6 +28,7 @@ from tests.unit.test_reference_every import (
     MINUTE,
     Array,
     Times,
+    check_blocks,
     in_the_end,
     run,
     work_of,
@@ -184,28 +184,7 @@ def test_the_bytes_of_live_jobs_hold_both() -> None:
 
 
 def test_blocks_of_many_models_are_those_of_each() -> None:
-    work, many = work_of(BASE), 5
-    each = [rows_of(seed, COUNT - 100 * seed) for seed in range(many)]
-    keys = [f"m{place}" for place in range(many)]
-    models = Models.of(work, keys, [begin(work, "a", rows[:200]) for rows, _ in each])
-    single = [run(work, *own) for own in each]
-    scores: list[list[Array]] = [[] for _ in each]
-    episodes: list[list[Any]] = [[] for _ in each]
-    for start in range(0, COUNT, 700):
-        parts = [(rows[start : start + 700], times[start : start + 700]) for rows, times in each]
-        stops = np.cumsum([len(rows) for rows, _ in parts])
-        starts = np.r_[0, stops[:-1]]
-        together = np.concatenate([rows for rows, _ in parts])
-        stamps = np.concatenate([times for _, times in parts])
-        until = [math.inf if start + 700 >= COUNT else 0.0] * many
-        found = run_models(models, together, stamps, starts, stops, until)
-        assert found.scores is not None
-        for place, (begins, ends) in enumerate(zip(starts, stops, strict=True)):
-            scores[place].append(np.array(found.scores.columns)[:, begins:ends])
-            episodes[place] += found.episodes.get(place, [])
-    for place, (_, own, told, _) in enumerate(single):
-        assert np.concatenate(scores[place], axis=1).tobytes() == own.tobytes()
-        assert repr(episodes[place]) == repr(told)
+    check_blocks(work_of(BASE), [rows_of(seed, COUNT - 100 * seed) for seed in range(5)])
 
 
 def test_update_is_what_the_rounds_do() -> None:
