@@ -17,6 +17,8 @@ at most; evidence, in thresholds, that is low. */
 #define LOW 0.02
 /* Evidence, in thresholds, by which an episode goes on that is over by another stream's. */
 #define GOES_ON 0.5
+/* An excursion of all streams together is over where it is such a part of its highest. */
+#define OVER 0.5
 /* Rows after the last odd one of an episode in which slow means show no more than what was: three times as many as
 they are means of. */
 #define SHOWN_FOR 150
@@ -127,11 +129,20 @@ static int64_t opening_streams(const reference_state *state, const moving_work *
   return streams_of(state) - !knows(work, hours_of(state), KNOWN_PART_TO_OPEN);
 }
 
+/* The excursions of all streams together, in thresholds of their own, are those of stream 0. That of an episode counts
+as well: where it did not, thresholds that it was above would fall with each. */
+static void weigh_together(reference_state *state, const moving_work *work) {
+  double *held = row_of(&state->evidences, 0);
+  double height = TOGETHER * most_evidence(state, work) * held[MOVING_LIMIT];
+  held[MOVING_TOP] = larger(held[MOVING_TOP], height);
+  if (state->counts.at[OPENED] < 0 && height < OVER * held[MOVING_TOP]) book_height(state, 0);
+}
+
 /* The stream whose evidence is furthest above its threshold, -1 if none is above. */
 static int64_t stream_above(const reference_state *state, const moving_work *work) {
   int64_t found = -1, many = opening_streams(state, work);
   double largest = 1.0;
-  for (int64_t stream = 0; stream < many; stream++) {
+  for (int64_t stream = 1; stream < many; stream++) {
     const double *held = row_of(&state->evidences, stream);
     if (held[MOVING_SUM] / held[MOVING_LIMIT] > largest) {
       largest = held[MOVING_SUM] / held[MOVING_LIMIT];
@@ -256,6 +267,7 @@ void close_episode(reference_state *state, int64_t mode, int64_t row, int64_t ti
   int64_t *kept = kept_of(state, state->counts.at[EPISODES] % state->episode_sums.rows);
   if (is_open(state, kept)) kept[KEPT_UNTIL] = time;
   if (state->reals.at[LEVEL] > LASTING) state->compared.at[TO_KEEP] = mode + 1;
+  book_height(state, 0);
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     double *held = row_of(&state->evidences, stream);
     held[MOVING_SUM] = held[MOVING_TOP] = held[MOVING_PEAK] = held[MOVING_TOTAL] = 0.0;
@@ -308,6 +320,7 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
     if (stream >= of_rows(state) && stream != hours_of(state) && !knows(work, stream, KNOWN_PART_TO_OPEN)) continue;
     weigh_stream(settings, state, stream, work->surprises[stream], work->units[stream], row, time);
   }
+  weigh_together(state, work);
   int opened = 0;
   if (state->counts.at[OPENED] < 0) {
     state->watched.at[0] += 1.0;
@@ -324,7 +337,7 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
 
 double most_evidence(const reference_state *state, const moving_work *work) {
   double most = 0.0;
-  for (int64_t stream = 0; stream < opening_streams(state, work); stream++) {
+  for (int64_t stream = 1; stream < opening_streams(state, work); stream++) {
     const double *held = row_of(&state->evidences, stream);
     most = larger(most, held[MOVING_SUM] / held[MOVING_LIMIT]);
   }

@@ -14,14 +14,17 @@ a call. Equations and symbols are in `kerneltrack/monitor/reference/__init__.py`
 /* The part of the scores that makes the tail. */
 #define TAIL_PART 0.1
 #define MOST_THRESHOLD 1e9
+/* What the height of an excursion of all streams together is told in: so many to a threshold. */
+#define TOGETHER 64.0
 #define HOURS 24
 /* The least deviation at an hour. */
 #define HOUR_FLOOR 0.05
 
 static inline int64_t streams_of(const reference_state *state) { return state->evidences.rows; }
 
-/* The streams: 0 of all that is said of a row, whose p is told; then what its channels are beside their means over
-time, of each and of all of them; the slow means, likewise; the windows, if they are asked for; the hours. */
+/* The streams: 0 of all that is said of a row, whose p is told; it has no evidence, and its heights are those of the
+others together; then what its channels are beside their means over time, of each and of all of them; the slow means,
+likewise; the windows, if they are asked for; the hours. */
 static inline int64_t fast_of(int64_t channel) { return 1 + channel; }
 
 static inline int64_t slow_of(const reference_state *state, int64_t channel) {

@@ -21,6 +21,8 @@ few; its shape. */
 #define FEWEST_PEAKS 10.0
 #define MOST_PEAKS 24.0
 #define ENOUGH_PEAKS 12.0
+/* The least part of its own threshold at which a stream opens an episode: a memory has not seen all that comes. */
+#define LEAST_PART 0.9
 
 chances lay_chances(arena *from, const reference_state *state) {
   int64_t many = streams_of(state);
@@ -146,6 +148,16 @@ static double limit_of(const double *heights, int64_t bins, double watched, doub
   return least + mean * count * (exp1(log1(count / wanted) / count) - 1.0);
 }
 
+/* The part of their own thresholds at which excursions of all streams together are as rare as stated. The sum of the
+streams' rates, by which these are made, is the most that theirs can be: it is 1 at most. */
+static double part_of_limits(const reference_settings *settings, const reference_state *state) {
+  const double *heights = row_of(&state->heights, 0);
+  int64_t bins = state->heights.columns;
+  if (sum_of(heights, bins) < ENOUGH_PEAKS) return 1.0;
+  double limit = limit_of(heights, bins, state->watched.at[0], rate_of(settings, state));
+  return smaller(larger(limit / TOGETHER, LEAST_PART), 1.0);
+}
+
 void find_limits(const reference_settings *settings, reference_state *state) {
   int64_t causes = 0;
   for (int64_t d = 0; d < state->causes.size; d++) causes += state->causes.at[d];
@@ -153,11 +165,12 @@ void find_limits(const reference_settings *settings, reference_state *state) {
   int64_t weighed = (state->causes.size - causes + 1) * (means_of(state) > 0 ? 2 : 1);
   weighed += settings->season != 0;
   weighed += has_windows(state);
-  double rate = rate_of(settings, state) / (double)weighed;
-  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+  double rate = rate_of(settings, state) / (double)weighed, part = part_of_limits(settings, state);
+  row_of(&state->evidences, 0)[MOVING_LIMIT] = part;
+  for (int64_t stream = 1; stream < streams_of(state); stream++) {
     double limit = limit_of(row_of(&state->heights, stream), state->heights.columns,
                             state->watched.at[0], rate);
-    row_of(&state->evidences, stream)[MOVING_LIMIT] = smaller(larger(limit, 1.0), MOST_THRESHOLD);
+    row_of(&state->evidences, stream)[MOVING_LIMIT] = smaller(part * larger(limit, 1.0), MOST_THRESHOLD);
   }
 }
 

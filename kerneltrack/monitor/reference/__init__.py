@@ -164,7 +164,11 @@ differ. Each stream but the first has a Page's sum, S ← max(0, S + c(-ln p - 2
 3k, of the hours - 4k, and a threshold at which excursions come as rarely as the stated rate over
 their number, of that of the hours only where these are known: of the highest ones of blocks of 128
 rows, counted in bins likewise, the highest quarter, 10 to 24, gives h as above, m being their mean
-beyond the begin of the bin of the lowest, of all k.
+beyond the begin of the bin of the lowest, of all k. Excursions of several streams that come
+together are fewer than the sum of these rates, the most that they can be: so those of the largest
+S/h are counted likewise, each until it fell to half, and each stream's threshold is that part of
+its h, .9 to 1, at which these are as rare as stated: not less, since a memory has not seen all that
+comes.
 
 What s says it says in many rows, so of it c = 1/(25 + .7r), r being the variance of s over that of
 the newest row, beside what the other channels make of them, in units of what it is on independent
@@ -174,27 +178,28 @@ thin out at one pace, which a memory's few excursions tell. One sum of both woul
 excursions and a few of s, several times as high, of which a memory shows one or none: at one in a
 million independent rows had 33 times the stated rate, AR(.99) 190 times.
 
-From an eighth of a memory on excursions are counted, of the hours and of modes from half
-of one on; episodes open once a memory was seen; `p` is there from `rows` on. An episode is no
-excursion: it is what was not normal, and if its height counted, the same event would be hidden when
-it comes again. In an episode what S
-lets pass follows the level that its surprises come to, v ← v + .002(-ln p - v), up to 20 times: so
-it ends after a lasting change, what comes later is seen, and what is normal now is learned. v falls
-back likewise, before there is another. An episode that is over by the evidence it was opened by
-goes on while that of another stream still grows, beyond half of its h: a slow mean shows for some
-hundred rows what was; for 150 rows after the last odd one it has no evidence. Where most of the
-last rows are still odd as it ends, the episode is `steady`, the device has changed, and m and W of
-before it are kept. Rows of a later episode that are usual under these, or nearer to that m than
-half of what lies between it and the m of now, have `recovered`, where the m of now would not have
-been usual itself: before anything of the change was learned no row can tell. Both are judged
-without f and s, which show for some hundred rows what was. The blame of a row goes to the channel
-by which d² would fall most. After a gap, a distance of more than four usual ones, as many rows as
-twice the gap had, 150 at most and a quarter of those since the gap before, are spared: neither
-evidence nor learned. Where a cause, or a mean of it over time, goes further than on two of the last
-16 days that were learned (a day: the rows that are learned together), nothing is known of the rest:
-once episodes may open, and while none is open, all surprises but those of stuck channels are 0.
-Stuck channels count in their own stream; their runs are learned for a memory.
-A memory in time is one in rows by the pace of the rows so far; without times it is 4,032 rows.
+From an eighth of a memory on excursions are counted, of the hours and of modes from half of one on;
+episodes open once a memory was seen; `p` is there from `rows` on. An episode is no excursion: it is
+what was not normal, and if its height counted, the same event would be hidden when it comes again;
+of all streams together it is one, so that what opens more episodes than stated does not lower
+thresholds further. In an episode what S lets pass follows the level that its surprises come to, v ←
+v + .002(-ln p - v), up to 20 times: so it ends after a lasting change, what comes later is seen,
+and what is normal now is learned. v falls back likewise, before there is another. An episode that
+is over by the evidence it was opened by goes on while that of another stream still grows, beyond
+half of its h: a slow mean shows for some hundred rows what was; for 150 rows after the last odd one
+it has no evidence. Where most of the last rows are still odd as it ends, the episode is `steady`,
+the device has changed, and m and W of before it are kept. Rows of a later episode that are usual
+under these, or nearer to that m than half of what lies between it and the m of now, have
+`recovered`, where the m of now would not have been usual itself: before anything of the change was
+learned no row can tell. Both are judged without f and s, which show for some hundred rows what was.
+The blame of a row goes to the channel by which d² would fall most. After a gap, a distance of more
+than four usual ones, as many rows as twice the gap had, 150 at most and a quarter of those since
+the gap before, are spared: neither evidence nor learned. Where a cause, or a mean of it over time,
+goes further than on two of the last 16 days that were learned (a day: the rows that are learned
+together), nothing is known of the rest: once episodes may open, and while none is open, all
+surprises but those of stuck channels are 0. Stuck channels count in their own stream; their runs
+are learned for a memory. A memory in time is one in rows by the pace of the rows so far; without
+times it is 4,032 rows.
 
 Where rows come so often that two days have 4,096 of them, eight times `rows`, the first scores are
 by some hours of one day alone, and far too high: all but 64 are forgotten once two days are over.

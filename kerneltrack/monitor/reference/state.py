@@ -189,10 +189,12 @@ class Tables(NamedTuple):
             that the reference was made from; 0 without times.
         tally: (Q, 192) of a reference that moves, of Q streams: scores by size, eight bins to a
             power of two; Q is 0, as in the next ones, where it does not move.
-        heights: (Q, 112) the highest excursion of each stream's evidence in a block likewise.
+        heights: (Q, 112) the highest excursion of each stream's evidence in a block likewise; of
+            the first one, which has none, of the largest S/h of the others, in 64ths.
         evidences: (Q, 7) of each stream S, its highest since it was 0, the level that surprise has
             come to, h, since S was low the largest surprise and their sum, and the highest
-            excursion in the open block.
+            excursion in the open block; the h of the first one is the part of their own h that the
+            others' are.
         hours: (24, 3D) of each hour of the day by channel: rows, their sum and sum of squares.
         watched: (1,) rows that the excursions came in.
         waiting: (E + 1, E) Σ(e - m) of the rows that wait to be learned, and below it the lower
