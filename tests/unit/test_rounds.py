@@ -257,7 +257,7 @@ def test_neither_cuts_nor_neighbours_change_a_byte(
     timed: bool,
 ) -> None:
     work, known = work_of(tracker, companion), fleet(seed, tuple(lengths))
-    timed = timed or tracker == "halflife" or companion == "until"
+    timed = timed or tracker == "halflife" or companion in ("until", "two")
     places = list(range(len(lengths)))
     order.shuffle(places)
     places = places[: order.randint(1, len(places))]
