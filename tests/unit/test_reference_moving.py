@@ -171,6 +171,7 @@ def saturating(seed: int) -> Array:
     return np.column_stack([cause, np.minimum(cause, 3) + noise[:, 0], -cause + noise[:, 1]])
 
 
+@pytest.mark.sanitized
 def test_where_a_cause_was_never_before_rows_count_as_usual() -> None:
     rows = saturating(5)
     assert any(3000 < episode.opened < 3100 for episode in run(SPEC, rows)[2])
@@ -189,6 +190,7 @@ def test_where_a_cause_was_never_before_rows_count_as_usual() -> None:
     assert reported[0].shares[1] > 0.5
 
 
+@pytest.mark.sanitized
 def test_a_cause_is_known_as_far_as_two_of_the_last_days_went() -> None:
     days = np.array([3.0, 9.0, 4.0, 5.0, 1.0, 2.0])
     spec = dataclasses.replace(SPEC, memory=f"{14 * 2 * BLOCK} rows", causes=(0,))
@@ -681,6 +683,7 @@ def test_a_state_that_leads_astray_is_refused(
         reference.from_arrays(SPEC, arrays)
 
 
+@pytest.mark.sanitized
 def test_a_cause_of_another_place_is_refused() -> None:
     caused = dataclasses.replace(SPEC, causes=(1,))
     arrays = reference.arrays(run(caused, normal(7, 1500))[0])
