@@ -59,9 +59,9 @@ static int score_and_weigh(const reference_settings *settings, reference_state *
     if (modes_of(state) > 0) state->counts.at[CALIBRATED] = most_of(state->counts.at[CALIBRATED], 1);
   }
   if (spared || !rehearses(state, &one->of, row) || (modes_of(state) > 0 && !made)) return 0;
-  /* Where nothing is known of a row, it counts as usual. */
-  if (status_of(state)[ARMED] && state->counts.at[OPENED] < 0 && is_beyond(settings, &one->of.state, place))
-    fill(work->surprises, 0.0, streams_of(state));
+  /* Where nothing is known of a row it is no evidence. Before, it is rehearsed: a threshold made without it was too low
+  for those that followed. */
+  if (status_of(state)[ARMED] && state->counts.at[OPENED] < 0 && is_beyond(settings, &one->of.state, place)) return 0;
   return weigh_row(settings, &one->of.state, work, row, place, time);
 }
 

@@ -2,9 +2,8 @@
 at further values is not known. */
 #include "reference_streams.h"
 
-/* Rows are learned a day's at a time; a value is known if so many of the last days went as far. */
+/* Rows are learned a day's at a time; a value is known if one of the last days went as far. */
 #define DAYS 16
-#define DAYS_KNOWN 2
 
 /* Of each cause: its channel; the rows that wait to be learned, and its lowest and highest value in them; the lowest
 and the highest that is known; the lowest of each of the last days that were learned, the newest first, and the
@@ -43,27 +42,18 @@ void forget_waiting_ranges(reference_state *state) {
   for (int64_t i = 0; i < state->ranges.rows; i++) forget_waiting_range(row_of(&state->ranges, i));
 }
 
-/* The value that so many of the days go beyond or to, upwards (1) or downwards (-1). */
-static double reached(const double *days, double side) {
-  double best = -INFINITY;
-  for (int64_t i = 0; i < DAYS; i++) {
-    int64_t as_far = 0;
-    for (int64_t j = 0; j < DAYS; j++) as_far += side * days[j] >= side * days[i];
-    if (as_far >= DAYS_KNOWN) best = larger(best, side * days[i]);
-  }
-  return side * best;
-}
-
 /* The rows that wait were learned: those of a day. */
 static void learn_range(double *range) {
   for (int64_t i = DAYS - 1; i > 0; i--) {
     range[LOWEST_OF_DAYS + i] = range[LOWEST_OF_DAYS + i - 1];
     range[HIGHEST_OF_DAYS + i] = range[HIGHEST_OF_DAYS + i - 1];
   }
-  range[LOWEST_OF_DAYS] = range[RANGE_LOWEST];
-  range[HIGHEST_OF_DAYS] = range[RANGE_HIGHEST];
-  range[KNOWN_LOW] = reached(range + LOWEST_OF_DAYS, -1.0);
-  range[KNOWN_HIGH] = reached(range + HIGHEST_OF_DAYS, 1.0);
+  range[LOWEST_OF_DAYS] = range[KNOWN_LOW] = range[RANGE_LOWEST];
+  range[HIGHEST_OF_DAYS] = range[KNOWN_HIGH] = range[RANGE_HIGHEST];
+  for (int64_t i = 1; i < DAYS; i++) {
+    range[KNOWN_LOW] = smaller(range[KNOWN_LOW], range[LOWEST_OF_DAYS + i]);
+    range[KNOWN_HIGH] = larger(range[KNOWN_HIGH], range[HIGHEST_OF_DAYS + i]);
+  }
   forget_waiting_range(range);
 }
 

@@ -172,7 +172,7 @@ def saturating(seed: int) -> Array:
 
 
 @pytest.mark.sanitized
-def test_where_a_cause_was_never_before_rows_count_as_usual() -> None:
+def test_where_a_cause_was_never_before_rows_open_no_episode() -> None:
     rows = saturating(5)
     assert any(3000 < episode.opened < 3100 for episode in run(SPEC, rows)[2])
     caused = dataclasses.replace(SPEC, causes=(0,))
@@ -191,18 +191,26 @@ def test_where_a_cause_was_never_before_rows_count_as_usual() -> None:
 
 
 @pytest.mark.sanitized
-def test_a_cause_is_known_as_far_as_two_of_the_last_days_went() -> None:
+def test_a_cause_is_known_as_far_as_the_last_days_went() -> None:
     days = np.array([3.0, 9.0, 4.0, 5.0, 1.0, 2.0])
     spec = dataclasses.replace(SPEC, memory=f"{14 * 2 * BLOCK} rows", causes=(0,))
-    rng = np.random.default_rng(4)
-    rows = rng.normal(size=(42 * BLOCK, 2))
+    rows = np.random.default_rng(4).normal(size=(66 * BLOCK, 2))
     for day, most in enumerate(days):
         rows[(30 + 2 * day) * BLOCK + 7, 0] = 10 + most
-    state, *_ = run(spec, rows)
-    tables = state.tables
-    known, *highest = (tables.ranges[0, [5, *range(22, 38)]] + tables.shift[0]) * tables.scale[0]
-    np.testing.assert_allclose(highest[: len(days)], 10 + days[::-1])
-    assert known == pytest.approx(15)
+
+    def after(day: int) -> tuple[float, Array]:
+        tables = run(spec, rows[: (30 + 2 * day) * BLOCK])[0].tables
+        known, *highest = (tables.ranges[0, [5, *range(22, 38)]] + tables.shift[0]) * tables.scale[
+            0
+        ]
+        return known, np.array(highest)
+
+    known, highest = after(6)
+    np.testing.assert_allclose(highest[:6], 10 + days[::-1])
+    assert known == pytest.approx(19)
+    # Sixteen days later it is forgotten.
+    assert after(17)[0] == pytest.approx(19)
+    assert after(18)[0] == pytest.approx(15)
 
 
 def test_p_is_the_share_of_scores_that_are_as_high() -> None:

@@ -195,11 +195,11 @@ learned no row can tell. Both are judged without f and s, which show for some hu
 The blame of a row goes to the channel by which d² would fall most. After a gap, a distance of more
 than four usual ones, as many rows as twice the gap had, 150 at most and a quarter of those since
 the gap before, are spared: neither evidence nor learned. Where a cause, or a mean of it over time,
-goes further than on two of the last 16 days that were learned (a day: the rows that are learned
-together), nothing is known of the rest: once episodes may open, and while none is open, all
-surprises but those of stuck channels are 0. Stuck channels count in their own stream; their runs
-are learned for a memory. A memory in time is one in rows by the pace of the rows so far; without
-times it is 4,032 rows.
+goes further than on any of the last 16 days that were learned (a day: the rows that are learned
+together), nothing is known of the rest: once episodes may open, and while none is open, such a row
+is no evidence, but is learned. Stuck channels count in their own stream; their runs are learned for
+a memory. A memory in time is one in rows by the pace of the rows so far; without times it is 4,032
+rows.
 
 Where rows come so often that two days have 4,096 of them, eight times `rows`, the first scores are
 by some hours of one day alone, and far too high: all but 64 are forgotten once two days are over.
