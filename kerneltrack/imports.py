@@ -25,8 +25,9 @@ def import_to_stay(name: str, without: Sequence[str] = ()) -> ModuleType:
         name: The module.
         without: Packages that it does not find meanwhile; whoever asks later does.
     """
-    if name in sys.modules:
-        return sys.modules[name]
+    found = sys.modules.get(name)
+    if found is not None:
+        return found
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -100,8 +100,8 @@ class Chunk:
 
     def has_columns_of(self, other: Chunk) -> bool:
         """Check whether two chunks have the same columns; those of one batch do."""
-        one = self._batch is not None and self._batch is other._batch
-        return one or bool(self.schema == other.schema)
+        own, others = self.schema, other.schema
+        return own is others or bool(own == others)
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -341,6 +341,6 @@ def _describe_commands() -> str:
 def _function(place: str) -> Any:
     module, _, name = place.rpartition(".")
     found = import_to_stay(f"pipelines.{module}", OF_OTHERS)
-    if "pyarrow" in sys.modules:
+    if sys.modules.get("pyarrow") is not None:
         import_arrow()
     return getattr(found, name)

@@ -165,7 +165,7 @@ def test_all_is_as_if_the_other_rows_were_not_there(kind: str, seed: int) -> Non
     check_as_thinned(kept, found, thinned)
     assert found[2] and len({line.state for line in found[3]}) >= 3
     tables, alone = found[0].reference.tables, thinned[0].reference.tables
-    for name in tables._fields[:-1]:
+    for name in {*tables._fields} - {"left_out"}:
         assert getattr(tables, name).tobytes() == getattr(alone, name).tobytes(), name
 
 
