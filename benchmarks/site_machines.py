@@ -16,7 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks.site_truth import DAY, Fault, Site, autoregression, follow, rows_of, without_gaps
+from benchmarks.site_truth import (
+    DAY,
+    Fault,
+    Site,
+    autoregression,
+    follow,
+    put_together,
+    rows_of,
+    without_gaps,
+)
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 
 CHANNELS = ("temperature", "pressure", "flow", "current", "vibration", "oil")
@@ -181,16 +190,7 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     at = _calendar(rng, days, step)
     which = rng.choice(machines, broken, replace=False)
     kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    tables, faults, changes = [], {}, {}
-    for number in range(machines):
-        name, machine = f"m{number:03d}", _Machine(rng, at, kinds.get(number))
-        machine.run()
-        fault = machine.spoil()
-        if fault is not None:
-            faults[name] = fault
-        elif (changed := machine.exchange()) is not None:
-            changes[name] = changed
-        tables.append(machine.table(name))
     begin = None if at.holiday is None else BEGIN + at.holiday * DAY
     holidays = () if begin is None else ((begin, begin + DAY),)
-    return Site(pa.concat_tables(tables), CHANNELS, faults, changes, holidays)
+    names = (f"m{number:03d}" for number in range(machines))
+    return put_together(lambda kind: _Machine(rng, at, kind), names, kinds, CHANNELS, holidays)

@@ -16,7 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchmarks.site_truth import DAY, Fault, Site, autoregression, follow, rows_of, without_gaps
+from benchmarks.site_truth import (
+    DAY,
+    Fault,
+    Site,
+    autoregression,
+    follow,
+    put_together,
+    rows_of,
+    without_gaps,
+)
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 
 CHANNELS = ("suction", "discharge", "flow", "power", "bearing", "vibration")
@@ -209,15 +218,7 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     town = _town(rng, days, step)
     which = rng.permutation(machines)[:broken]
     kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    tables, faults, changes = [], {}, {}
-    for number in range(machines):
-        name, pump = f"p{number:03d}", _Pump(rng, town, kinds.get(number))
-        pump.run()
-        fault = pump.spoil()
-        if fault is not None:
-            faults[name] = fault
-        elif (changed := pump.exchange()) is not None:
-            changes[name] = changed
-        tables.append(pump.table(name))
     begin = BEGIN + town.holiday * DAY
-    return Site(pa.concat_tables(tables), CHANNELS, faults, changes, ((begin, begin + DAY),))
+    names = (f"p{number:03d}" for number in range(machines))
+    holidays = ((begin, begin + DAY),)
+    return put_together(lambda kind: _Pump(rng, town, kind), names, kinds, CHANNELS, holidays)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 
 DAY = 86_400
 """Seconds."""
+_MISSING = 0.005
 
 
 class Fault(NamedTuple):
@@ -73,6 +75,57 @@ def without_gaps(rng: np.random.Generator, rows: int, step: int) -> BoolArray:
         begin = int(rng.integers(rows))
         kept[begin : begin + int(rng.integers(DAY // 12, DAY // 2)) // step] = False
     return kept
+
+
+def with_few_missing(rng: np.random.Generator, rows: int, step: int) -> BoolArray:
+    """Return which rows are there, where gaps are not, and one of 200 others."""
+    kept = without_gaps(rng, rows, step)
+    return kept & (rng.random(rows) >= _MISSING)
+
+
+class Machine(Protocol):
+    """The rows of a machine in the making: each call draws, in this order."""
+
+    def run(self) -> None:
+        """Make the channels of a whole machine."""
+
+    def spoil(self) -> Fault | None:
+        """Put the machine's fault into its channels, if it has one."""
+
+    def exchange(self) -> int | None:
+        """Exchange a sensor of some machines; return when, in seconds."""
+
+    def table(self, name: str) -> pa.Table:
+        """Return the rows."""
+
+
+def put_together(
+    make: Callable[[str | None], Machine],
+    names: Iterable[str],
+    broken: dict[int, str],
+    channels: tuple[str, ...],
+    holidays: tuple[tuple[int, int], ...],
+) -> Site:
+    """Make a site's machines, one after the other.
+
+    Args:
+        make: Returns the machine with a kind of fault, or with none.
+        names: Of the machines.
+        broken: By number, the kind of fault.
+        channels: What the site's channels are called.
+        holidays: Begin and end of each.
+    """
+    tables, faults, changes = [], {}, {}
+    for number, name in enumerate(names):
+        machine = make(broken.get(number))
+        machine.run()
+        fault = machine.spoil()
+        if fault is not None:
+            faults[name] = fault
+        elif (changed := machine.exchange()) is not None:
+            changes[name] = changed
+        tables.append(machine.table(name))
+    return Site(pa.concat_tables(tables), channels, faults, changes, holidays)
 
 
 def rows_of(

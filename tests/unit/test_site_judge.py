@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import site_machines, site_pumps
+from benchmarks import site_heat_pumps, site_machines, site_pumps, site_turbines
 from benchmarks.site_judge import Verdict, interval, judge
 from benchmarks.site_truth import DAY, Fault, Site
 
@@ -128,7 +129,7 @@ def test_intervals_are_those_of_the_tables(count: int, low: float, high: float) 
     assert interval(count) == pytest.approx((low, high), abs=1e-3)
 
 
-@pytest.mark.parametrize("maker", [site_machines, site_pumps])
+@pytest.mark.parametrize("maker", [site_machines, site_pumps, site_turbines, site_heat_pumps])
 def test_sites_come_from_their_seed_and_break_as_many_as_asked(maker: Any) -> None:
     make = maker.make
     site = make(3, 10, 40, 3600, 8)
@@ -140,3 +141,31 @@ def test_sites_come_from_their_seed_and_break_as_many_as_asked(maker: Any) -> No
         assert set(fault.channels) <= set(site.channels)
     assert not set(site.changes) & set(site.faults)
     assert not make(3, 10, 40, 3600, 0).faults
+
+
+def test_turbines_follow_the_wind_by_their_curve() -> None:
+    site = site_turbines.make(7, 6, 40, 300, 0)
+    wind, power, rotor = (site.rows[name].to_numpy() for name in ("outside", "power", "rotor"))
+    # Below the wind at which they start they give nothing, in a strong one what they are made for.
+    assert np.median(power[wind < 2.5]) < 0
+    strong = power[(wind > 15) & (wind < 19)]
+    assert 1700 < np.median(strong) < 2300
+    assert np.median(power[(wind > 6.5) & (wind < 7.5)]) < 0.3 * np.median(strong)
+    assert set(np.unique(power % 1)) == {0.0}
+    state = site.rows["state"].to_numpy(zero_copy_only=False)
+    assert np.abs(rotor[state == "wait"]).mean() < 1 < rotor[state == "run"].mean()
+
+
+def test_heat_pumps_run_longer_in_the_cold_and_thaw_there() -> None:
+    site = site_heat_pumps.make(3, 6, 60, 300, 0)
+    state = site.rows["state"].to_numpy(zero_copy_only=False)
+    outside, power = site.rows["outside"].to_numpy(), site.rows["power"].to_numpy()
+    warm, cold = outside > 14, outside < 0
+    assert (state[warm] == "heat").mean() < 0.2
+    assert (state[cold] == "heat").mean() > 0.5
+    assert not (state[outside > 8] == "thaw").any() and (state[cold] == "thaw").any()
+    assert np.median(power[state == "off"]) < 0.1
+    assert np.median(power[state == "heat"]) > 1.5
+    machines = site.rows["machine"].to_numpy(zero_copy_only=False)
+    turns = ((state[1:] == "heat") & (state[:-1] != "heat") & (machines[1:] == machines[:-1])).sum()
+    assert 8 < turns / (6 * 60) < 40
