@@ -18,7 +18,7 @@ from kerneltrack.errors import ConfigError, DataError
 from pipelines.files.ids_look import id_warnings
 from pipelines.files.long_look import long_table_warnings
 from pipelines.files.times_look import check_times
-from pipelines.files.unused_look import unused_warnings
+from pipelines.files.unused_look import DEVICES, unused_warnings
 from pipelines.job import say
 from transforms.read.columns import HAS_MISSING, Columns
 from transforms.read.formats import FileInfo, PieceRows
@@ -43,8 +43,7 @@ _SHOWN = 12
 _ID_OR_TARGET = re.compile(
     r"(?i:(.*[_\-. ])?(id|label|labels|class|target|outcome)|y"
     # What is numbered, as the whole name: a sensor's, or an engine's speed may be a channel.
-    r"|(device|machine|asset|unit|vehicle|station|subject|patient|user|customer|serial)"
-    r"([_\-. ]?(no|nr|num|number))?)|.*[a-z0-9]I[dD]"
+    rf"|({DEVICES})([_\-. ]?(no|nr|num|number))?)|.*[a-z0-9]I[dD]"
 )
 
 

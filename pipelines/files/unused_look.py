@@ -11,10 +11,12 @@ import pyarrow as pa
 from transforms.read.columns import Columns
 from transforms.read.formats import FileInfo
 
+DEVICES = "device|machine|asset|unit|vehicle|station|subject|patient|user|customer|serial"
+"""What devices are called; a column with such a name and nothing but numbers counts them."""
+
 _DEVICE = re.compile(
-    r"(?i:(.*[_\-. ])?id|"
-    r"(device|machine|asset|unit|vehicle|station|subject|patient|user|customer|serial|sensor|robot"
-    r"|meter|pump|motor|engine|turbine|host|tag)([_\-. ]?(no|nr|num|number|name))?)|.*[a-z0-9]I[dD]"
+    rf"(?i:(.*[_\-. ])?id|({DEVICES}|sensor|robot|meter|pump|motor|engine|turbine|host|tag)"
+    r"([_\-. ]?(no|nr|num|number|name))?)|.*[a-z0-9]I[dD]"
 )
 _TIME = re.compile(r"(?i:(.*[_\-. ])?(time|timestamp|datetime|date|ts))|.*[a-z0-9]T(ime|imestamp)")
 
