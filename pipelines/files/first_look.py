@@ -9,6 +9,7 @@ import argparse
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -78,17 +79,30 @@ def look_at_features(files: Input, name: str) -> Columns:
     return columns
 
 
+class FirstLook(NamedTuple):
+    """What the first rows look like.
+
+    Attributes:
+        warnings: Lines about what looks odd.
+        step: The median time between rows of one device, ns; None: rows have no times, or too few
+            follow another one.
+    """
+
+    warnings: list[str]
+    step: int | None = None
+
+
 def look_and_warn(
     infos: Sequence[FileInfo], columns: Columns, named: Collection[str] = ()
-) -> list[str]:
-    """Look at the first rows, print the warnings and return them; see `look_at`."""
-    warnings = look_at(infos, columns, named)
-    for warning in warnings:
+) -> FirstLook:
+    """Look at the first rows, print the warnings and return what was found; see `look_at`."""
+    found = look_at(infos, columns, named)
+    for warning in found.warnings:
         say(f"warning:  {warning}")
-    return warnings
+    return found
 
 
-def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] = ()) -> list[str]:
+def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] = ()) -> FirstLook:
     """Look at the first rows as the job will read them.
 
     Args:
@@ -97,12 +111,12 @@ def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] 
         named: Channels that flags name, such as causes: nobody took them by mistake.
 
     Returns:
-        Lines about several files that are one model, and about columns that were taken as
-        features without being named, and look like something else: in the first rows an id or a
-        target (by its name), a counter, an index or a time (numbers that never fall, or never
-        rise, in any model), a class or an id (small whole numbers in long blocks), or constant;
-        about columns that nothing reads, and that look like a device's ID or a time; about model
-        ids that hardly differ, or that a spreadsheet has rounded.
+        What was found. Its warnings are lines about several files that are one model, and about
+        columns that were taken as features without being named, and look like something else: in
+        the first rows an id or a target (by its name), a counter, an index or a time (numbers
+        that never fall, or never rise, in any model), a class or an id (small whole numbers in
+        long blocks), or constant; about columns that nothing reads, and that look like a device's
+        ID or a time; about model ids that hardly differ, or that a spreadsheet has rounded.
 
     Raises:
         ConfigError: if a feature is a text in all of them.
@@ -119,10 +133,10 @@ def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] 
     ]
     scalar = [name for _, name in _scalars(columns)]
     if columns.time is None and not scalar:
-        return warnings
+        return FirstLook(warnings)
     found = _first_rows(infos, columns)
     if found is None:
-        return warnings
+        return FirstLook(warnings)
     info, many = found
     rows = many.slice(ROWS)
     _refuse_texts(info, rows, columns)
@@ -135,18 +149,10 @@ def look_at(infos: Sequence[FileInfo], columns: Columns, named: Collection[str] 
         warnings += _feature_warnings(first, _Constants(good, is_all), columns, named)
     if columns.model_id is not None:
         warnings += id_warnings(columns.model_id, good.models)
-    return warnings + _sentinel_lines(good.x, columns)
+    return FirstLook(warnings + _sentinel_lines(good.x, columns), _usual_step(good))
 
 
-def usual_step(infos: Sequence[FileInfo], columns: Columns) -> int | None:
-    """Return the median time between rows of one device, ns, of the first rows.
-
-    None: rows have no times, or too few follow another one.
-    """
-    found = None if columns.time is None else _first_rows(infos, columns)
-    if found is None:
-        return None
-    good, _ = parse(found[1], 0, columns)
+def _usual_step(good: ParsedRows) -> int | None:
     if good.time is None:
         return None
     order = np.lexsort((good.time, good.model))

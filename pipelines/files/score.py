@@ -89,7 +89,7 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
         check_devices(FEEDBACK_FLAG, feedback.said)
     job = ScoreRows(snapshots, measure, merge=columns.partial, rules=rules, feedback=feedback)
     say(read.input.describe())
-    warnings = look_and_warn(files.infos, columns)
+    warnings = look_and_warn(files.infos, columns).warnings
     try:
         pipeline = beam.Pipeline(options=beam_flags)
         outputs = _build(pipeline, read, job, args.output)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
 
 from pipelines.cli import spec_options
-from pipelines.files.first_look import usual_step
 from pipelines.job import say
 from pipelines.job_spec import Job
-from transforms.read.formats import FileInfo
 
 ALSO_EVERY = "5 minutes"
 """Of which the second reference judges the first row, where the first look finds that."""
@@ -18,9 +15,10 @@ LEAST_STEP, MOST_STEP = 10 * 10**9, 75 * 10**9
 """Usual time between a device's rows with which there is one, ns: a quarter of that at most."""
 
 
-def with_second(args: argparse.Namespace, job: Job, infos: Sequence[FileInfo]) -> Job:
+def with_second(args: argparse.Namespace, job: Job, step: int | None) -> Job:
     """Return a job with a second reference, and say so, if its first rows ask for one.
 
+    `step` is the usual time between a device's rows, ns, as the first look found it (None: not).
     Flags, the file of `--spec`, references of another run and that of `--warm-start` say
     themselves whether there is one.
     """
@@ -30,7 +28,6 @@ def with_second(args: argparse.Namespace, job: Job, infos: Sequence[FileInfo]) -
         return job
     if spec_options.says_what_is_judged(args):
         return job
-    step = usual_step(infos, job.columns)
     if step is None or not LEAST_STEP <= step <= MOST_STEP:
         return job
     say(

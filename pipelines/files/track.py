@@ -196,11 +196,11 @@ def run(args: argparse.Namespace, files: Input, beam_flags: PipelineOptions) -> 
     job = _job_of(args, files, columns)
     ends = Ends(_rows_of(read, job, workers), _labels(args, files, job), args.output)
     say(read.input.describe())
-    warnings = look_and_warn(files.infos, columns, _causes(job))
-    job = with_second(args, job, files.infos)
+    looked = look_and_warn(files.infos, columns, _causes(job))
+    job, warnings = with_second(args, job, looked.step), looked.warnings
     if ends.labels is not None:
         say(ends.labels.describe())
-        warnings += look_and_warn(ends.labels.input.infos, ends.labels.input.columns)
+        warnings += look_and_warn(ends.labels.input.infos, ends.labels.input.columns).warnings
     try:
         if workers is None:
             pipeline = beam.Pipeline(options=beam_flags)

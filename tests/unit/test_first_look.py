@@ -33,7 +33,7 @@ def look(
     named: Sequence[str] = (),
 ) -> list[str]:
     info = inspect(str(path), FormatOptions(**(formats or {})))
-    return look_at([info], resolve([info], ColumnOptions(**columns)), named)
+    return look_at([info], resolve([info], ColumnOptions(**columns)), named).warnings
 
 
 def csv(path: Path, names: str, *columns: Any, mark: str = ",") -> Path:
@@ -392,7 +392,7 @@ def test_each_column_gets_one_line_and_lines_are_told_once(
     many = {f"k{i}": np.ones(N) for i in range(20)}
     path = parquet(tmp_path / "a.parquet", id=np.arange(N), n=np.arange(N), x=NOISE, **many)
     info = inspect(str(path))
-    warnings = look_and_warn([info], resolve([info], ColumnOptions()))
+    warnings = look_and_warn([info], resolve([info], ColumnOptions())).warnings
     assert [line.partition(":")[0] for line in warnings] == [
         "id",
         "n",
@@ -422,7 +422,7 @@ def test_the_first_file_with_rows_is_looked_at(tmp_path: Path) -> None:
     empty = inspect(str(parquet(tmp_path / "a.parquet", c=pa.array([], pa.int64()))))
     full = inspect(str(parquet(tmp_path / "b.parquet", c=np.arange(N))))
     columns = resolve([empty, full], ColumnOptions())
-    assert look_at([empty, full], columns)[1:] == [GOES]
+    assert look_at([empty, full], columns).warnings[1:] == [GOES]
 
 
 def test_no_more_than_the_first_rows_count(tmp_path: Path) -> None:
@@ -455,7 +455,7 @@ def test_the_column_of_modes_is_none_that_was_taken_by_mistake(tmp_path: Path) -
     path = parquet(tmp_path / "a.parquet", x=NOISE, state=["off"] * N)
     options = with_mode(ColumnOptions(), "state")
     columns = resolve([inspect(str(path))], options)
-    assert look_at([inspect(str(path))], columns) == []
+    assert look_at([inspect(str(path))], columns).warnings == []
     assert columns.modes == ("state",)
     lines = columns.describe().splitlines()
     assert "channels: 1 as float64: x" in lines

@@ -26,7 +26,7 @@ def look(path: Path, text: str, **options: Any) -> tuple[FileInfo, list[str]]:
     """What a look at a file of these lines shows, and what the job would say of it."""
     path.write_text(text, encoding="utf-8")
     info = inspect(str(path), FormatOptions(**options))
-    return info, look_at([info], resolve([info], ColumnOptions()))
+    return info, look_at([info], resolve([info], ColumnOptions())).warnings
 
 
 def rows_of(info: FileInfo, columns: Columns) -> list[tuple[str, float, float]]:

@@ -411,7 +411,8 @@ def test_a_number_that_means_a_missing_value_is_met_and_warned_of(tmp_path: Path
     path = written(tmp_path, [("a", t, "x", f"{v} °C") for t, v in enumerate(noise)])
     found = looked(path)
     assert any(
-        line.endswith("(--null-values -9999)") for line in look_at(found.infos, found.columns)
+        line.endswith("(--null-values -9999)")
+        for line in look_at(found.infos, found.columns).warnings
     )
     found = looked(path, null_values=("-9999",))
     assert np.isnan(tables_of(found)["a"].column("x")).sum() == 3
@@ -429,7 +430,7 @@ def warned(folder: Path, lines: list[str], **options: Any) -> list[str]:
     path = folder / "rows.csv"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = look_at_files(str(path), ColumnOptions(**options))
-    return [text for text in look_at(found.infos, found.columns) if "long table" in text]
+    return [text for text in look_at(found.infos, found.columns).warnings if "long table" in text]
 
 
 METRICS = ("temp", "press", "flow")
@@ -451,7 +452,7 @@ def test_a_column_of_units_beside_is_no_value(tmp_path: Path) -> None:
     path = tmp_path / "pi.csv"
     path.write_text("\n".join(lines), encoding="utf-8")
     found = look_at_files(str(path), ColumnOptions(time="stamp"), FormatOptions(delimiter=";"))
-    (line,) = [t for t in look_at(found.infos, found.columns) if "long table" in t]
+    (line,) = [t for t in look_at(found.infos, found.columns).warnings if "long table" in t]
     assert "--metric tag --value reading" in line
 
 

@@ -299,13 +299,13 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
 
 def test_several_files_that_are_one_model_are_a_warning(tmp_path: Path) -> None:
     save(tmp_path, "a.csv", "b.csv")
-    (line,) = look_at((found := look(tmp_path)).infos, found.columns)
+    (line,) = look_at((found := look(tmp_path)).infos, found.columns).warnings
     assert line == (
         "the 2 files are one model (--model-id COLUMN if they name the device, "
         "--model-id-from path if each file is one)"
     )
     for quiet in (look(tmp_path, model_id_from="path"), look(tmp_path / "a.csv")):
-        assert look_at(quiet.infos, quiet.columns) == []
+        assert look_at(quiet.infos, quiet.columns).warnings == []
 
 
 @given(name=st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1))

@@ -54,7 +54,7 @@ def read(
 
 def warnings_of(path: Path, columns: dict[str, Any] | None = None, **formats: Any) -> list[str]:
     found = look_at_files(str(path), ColumnOptions(**(columns or {})), FormatOptions(**formats))
-    return look_at(found.infos, found.columns)
+    return look_at(found.infos, found.columns).warnings
 
 
 # Units -----------------------------------------------------------------------------------------

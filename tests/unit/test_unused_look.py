@@ -26,7 +26,7 @@ CSV = "when,{},a,b\nx,m1,1,2\ny,m1,2,2.5\nz,m3,2,2\nz,m2,3,1\n"
 
 def look(path: Path, **columns: Any) -> list[str]:
     info = inspect(str(path), FormatOptions())
-    return look_at([info], resolve([info], ColumnOptions(**columns)))
+    return look_at([info], resolve([info], ColumnOptions(**columns))).warnings
 
 
 def csv(folder: Path, header: str) -> Path:
