@@ -7,7 +7,8 @@ at further values is not known. */
 
 /* Of each cause: its channel; the rows that wait to be learned, and its lowest and highest value in them; the lowest
 and the highest that is known; the lowest of each of the last days that were learned, the newest first, and the
-highest. */
+highest. What is known follows from the days: it is kept so that a value of a row costs two comparisons, not two of
+each day. */
 enum {
   RANGE_CHANNEL,
   RANGE_WAITING,
