@@ -111,6 +111,27 @@ def in_the_end(episodes: list[Any]) -> list[Any]:
     return [each for each in episodes if each.closed]
 
 
+def check_cuts(spec: ReferenceSpec, each: tuple[Array, Times], cuts: set[int]) -> None:
+    """A device with a quiet time has the same scores, ends and bytes, wherever its rows are cut."""
+    rows, times = each
+    work = work_of(spec, (int(times[5500]), int(times[5700])))
+    whole, parts = run(work, rows, times), run(work, rows, times, *sorted(cuts))
+    assert whole[1].tobytes() == parts[1].tobytes()
+    assert repr(in_the_end(whole[2])) == repr(in_the_end(parts[2]))
+    data = encode(work, "a", whole[0])
+    assert data == encode(work, "a", parts[0])
+    assert encode(work, "a", decode(work, data, "state")) == data
+
+
+def check_row_by_row(spec: ReferenceSpec, each: tuple[Array, Times]) -> list[Any]:
+    """Rows that come one by one say what they say together; return the device's lines."""
+    work = work_of(spec)
+    whole, parts = run(work, *each), run(work, *each, *range(5000, 6500))
+    assert whole[1].tobytes() == parts[1].tobytes()
+    assert repr(whole[2]) == repr(parts[2]) and repr(whole[3]) == repr(parts[3])
+    return whole[3]
+
+
 def check_blocks(work: Work, each: list[tuple[Array, Times]]) -> None:
     """Models that go on together, 700 rows of each at a time, say what each says alone."""
     keys = [f"m{place}" for place in range(len(each))]
@@ -185,23 +206,11 @@ def test_rows_of_quiet_times_pass_by_one_after_the_other() -> None:
 @settings(max_examples=examples(6))
 @given(cuts=st.lists(st.integers(1, COUNT - 1), max_size=8, unique=True), row=st.integers(0, 8900))
 def test_cuts_change_no_bit(kind: str, cuts: list[int], row: int) -> None:
-    rows, times = rows_of(4)
-    work = work_of(SPECS[kind], (int(times[5500]), int(times[5700])))
-    cuts = sorted({*cuts, *range(row + 1, row + 40)})
-    whole, parts = run(work, rows, times), run(work, rows, times, *cuts)
-    assert whole[1].tobytes() == parts[1].tobytes()
-    assert repr(in_the_end(whole[2])) == repr(in_the_end(parts[2]))
-    data = encode(work, "a", whole[0])
-    assert data == encode(work, "a", parts[0])
-    assert encode(work, "a", decode(work, data, "state")) == data
+    check_cuts(SPECS[kind], rows_of(4), {*cuts, *range(row + 1, row + 40)})
 
 
 def test_row_by_row_lines_are_the_same() -> None:
-    rows, times = rows_of(5)
-    work = work_of(BASE)
-    whole, parts = run(work, rows, times), run(work, rows, times, *range(5000, 6500))
-    assert whole[1].tobytes() == parts[1].tobytes()
-    assert repr(whole[2]) == repr(parts[2]) and repr(whole[3]) == repr(parts[3])
+    check_row_by_row(BASE, rows_of(5))
 
 
 def test_blocks_of_many_models_are_those_of_each() -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kerneltrack.errors import ConfigError
 from kerneltrack.fleet.begin import begin
 from kerneltrack.fleet.model import Work
-from kerneltrack.fleet.restore import decode
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
@@ -29,6 +28,8 @@ from tests.unit.test_reference_every import (
     Array,
     Times,
     check_blocks,
+    check_cuts,
+    check_row_by_row,
     in_the_end,
     run,
     work_of,
@@ -143,24 +144,12 @@ def test_both_say_something_and_something_is_left_out() -> None:
 @settings(max_examples=examples(6))
 @given(cuts=st.lists(st.integers(1, COUNT - 1), max_size=8, unique=True), row=st.integers(0, 8900))
 def test_cuts_change_no_bit(kind: str, cuts: list[int], row: int) -> None:
-    rows, times = rows_of(4)
-    work = work_of(SPECS[kind], (int(times[5500]), int(times[5700])))
-    cuts = sorted({*cuts, *range(row + 1, row + 40)})
-    whole, parts = run(work, rows, times), run(work, rows, times, *cuts)
-    assert whole[1].tobytes() == parts[1].tobytes()
-    assert repr(in_the_end(whole[2])) == repr(in_the_end(parts[2]))
-    data = encode(work, "a", whole[0])
-    assert data == encode(work, "a", parts[0])
-    assert encode(work, "a", decode(work, data, "state")) == data
+    check_cuts(SPECS[kind], rows_of(4), {*cuts, *range(row + 1, row + 40)})
 
 
 def test_row_by_row_lines_are_the_same() -> None:
-    rows, times = rows_of(5)
-    work = work_of(BASE)
-    whole, parts = run(work, rows, times), run(work, rows, times, *range(5000, 6500))
-    assert whole[1].tobytes() == parts[1].tobytes()
-    assert repr(whole[2]) == repr(parts[2]) and repr(whole[3]) == repr(parts[3])
-    assert {line.state for line in whole[3]} >= {"normal", "off"}
+    lines = check_row_by_row(BASE, rows_of(5))
+    assert {line.state for line in lines} >= {"normal", "off"}
 
 
 def test_the_bytes_of_live_jobs_hold_both() -> None:
