@@ -12,6 +12,7 @@ Reference: B. Schölkopf, A. Smola, "Learning with kernels", 2002, chapter 2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -57,15 +58,26 @@ def make_kernel(name: str, gamma: float = 1.0, degree: int = 2, offset: float = 
         >>> gram(make_kernel("linear"), np.eye(2), np.ones((1, 2))).ravel().tolist()
         [1.0, 1.0]
     """
-    if name not in KERNELS:
-        raise ConfigError("kernel", name, f"one of {', '.join(KERNELS)}")
+    check_kernel(name, KERNELS, gamma, degree, offset)
+    return Kernel(KERNELS.index(name), 1.0 / gamma, int(degree), float(offset))
+
+
+def check_kernel(
+    name: str, names: Sequence[str], gamma: float, degree: float, offset: float
+) -> None:
+    """Check a kernel of these names, and its numbers; see `make_kernel`.
+
+    Raises:
+        ConfigError: for an unknown name or a number out of range.
+    """
+    if name not in names:
+        raise ConfigError("kernel", name, f"one of {', '.join(names)}")
     if not 0 < gamma < np.inf:
         raise ConfigError("gamma", gamma, "a finite number > 0, or 'median'")
     if not 1 <= degree <= 20:
         raise ConfigError("degree", degree, "an integer from 1 to 20")
     if not 0 <= offset < np.inf:
         raise ConfigError("offset", offset, "a finite number >= 0")
-    return Kernel(KERNELS.index(name), 1.0 / gamma, int(degree), float(offset))
 
 
 def gram(kernel: Kernel, rows: npt.ArrayLike, columns: npt.ArrayLike) -> FloatArray:

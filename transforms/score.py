@@ -32,9 +32,10 @@ from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
 from transforms.learn.predictions import prediction_arrays
 from transforms.metrics import count, count_scored_again, count_unreferenced
-from transforms.outputs import FAILURES, MISMATCH, SCORER, SCORES, names_of
+from transforms.outputs import MISMATCH, SCORER, SCORES, names_of
 from transforms.read.label_values import label_column, label_values
 from transforms.step import run_step
+from transforms.track.emit import failures
 from transforms.track.features import (
     reference_columns,
     tell_episodes,
@@ -194,7 +195,7 @@ class _Scorer(beam.DoFn):
     def unknown(self, key: str, chunk: Chunk) -> pvalue.TaggedOutput[str, Failures]:
         """Return rows of a model that has no snapshot as failures."""
         reason = f"no snapshot of this model in {self._snapshots.folder}"
-        return _failures(key, chunk, [reason] * len(chunk))
+        return failures(key, chunk, [reason] * len(chunk))
 
     def scored(
         self, key: str, known: _Known, chunk: Chunk, until: float
@@ -208,7 +209,7 @@ class _Scorer(beam.DoFn):
             bad = np.flatnonzero(~features.valid)
             refused, tracker = chunk.take(bad), get_tracker(work.spec.tracker)
             reasons = [tracker.why_refused(work.spec, state, row) for row in refused.column("x")]
-            yield _failures(key, refused, reasons)
+            yield failures(key, refused, reasons)
             chunk = chunk.take(good)
         if len(good):
             columns: dict[str, Any] = {
@@ -306,9 +307,3 @@ def _predicted(
     if labels is not None:
         _, predictions = learner.score(spec, state, predictions, label_values(labels))
     return prediction_arrays(predictions, labels)
-
-
-def _failures(key: str, rows: Chunk, reasons: list[str]) -> pvalue.TaggedOutput[str, Failures]:
-    count("rows_failed", len(reasons))
-    failures = Failures.of(key, rows.column("source"), rows.column("row"), reasons)
-    return pvalue.TaggedOutput(FAILURES, failures)

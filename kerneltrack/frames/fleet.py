@@ -392,8 +392,7 @@ class Fleet:
             models = [self._models[key] for key in keys]
             together = side_by_side(asked)
             results = steps.look(specs, keys, models, together)
-            out.put(np.concatenate([each.places for each in asked]), results)
-            self._say_why(models, together, results, asked, out)
+            self._put(models, together, results, asked, out)
 
     def _read(self, df: Any, asked: Asked, labelled: bool = True) -> ReadFrame:
         """Read a frame; nothing of the fleet changes if that fails."""
@@ -442,8 +441,7 @@ class Fleet:
             begin = int(times[first]) if span is None else span.first
             end = int(times[last]) if model.time is None else model.time
             self._spans[each.key] = ShadedSpan(begin, end)
-        out.put(np.concatenate([each.places for each in taken]), results)
-        self._say_why(after, rows, results, taken, out)
+        self._put(after, rows, results, taken, out)
 
     def _note(self, key: str, model: DeviceModel, episodes: Sequence[Episode]) -> None:
         for episode in episodes:
@@ -452,7 +450,7 @@ class Fleet:
         if still is not None:
             self._episodes[key, still.number] = still
 
-    def _say_why(
+    def _put(
         self,
         models: Sequence[DeviceModel],
         rows: steps.ModelRows,
@@ -460,7 +458,8 @@ class Fleet:
         taken: Sequence[TakenRows],
         out: Output,
     ) -> None:
-        """Note why rows were refused, channels by their names."""
+        """Put out what came of rows, and why some were refused, channels by their names."""
+        out.put(np.concatenate([each.places for each in taken]), results)
         bad = np.flatnonzero(~results.features.valid)
         owners = np.searchsorted(rows.stops, bad, side="right")
         tracker = get_tracker(self._specs.tracker.tracker)

@@ -45,7 +45,32 @@ QUIET = 20.0
 """Seconds without a row after which that is told in place of the lag, which then only grows."""
 
 
-class NewestTime:
+class _Reader:
+    """Looks at the last messages of an output's topic.
+
+    Args:
+        ends: Where it goes.
+        output: Its name.
+        group: What the consumer calls itself.
+    """
+
+    def __init__(self, ends: LiveEnds, output: str, group: str) -> None:
+        self._topic = ends.topics[output]
+        self._settings = {
+            **resolve(ends.client),
+            "group.id": group,
+            "enable.auto.commit": False,
+        }
+        self._consumer = confluent_kafka.Consumer(self._settings)
+        found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
+        self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+
+class NewestTime(_Reader):
     """Looks for the newest event time among the features that came out.
 
     Args:
@@ -53,24 +78,12 @@ class NewestTime:
     """
 
     def __init__(self, ends: LiveEnds) -> None:
-        self._topic = ends.topics[FEATURES]
+        super().__init__(ends, FEATURES, "kerneltrack-status")
         self._form = ends.output_form
-        self._settings = {
-            **resolve(ends.client),
-            "group.id": "kerneltrack-status",
-            "enable.auto.commit": False,
-        }
-        self._consumer = confluent_kafka.Consumer(self._settings)
-        found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
-        self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
         self._seen: dict[int, int] = {}
         self._newest: float | None = None
         self.silent: str | None = None
         """What Kafka said when it was asked last, if it did not answer."""
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
 
     def look(self) -> float | None:
         """Return the newest time, in seconds since 1970, None before the first."""
@@ -129,7 +142,7 @@ def letters_command(kafka: Sequence[str], topic: str) -> str:
     return shlex.join(["kerneltrack", "read-output", *kafka, "--topic", topic])
 
 
-class RefusedCounts:
+class RefusedCounts(_Reader):
     """Looks for why messages are refused, in the topic of the dead letters.
 
     Args:
@@ -139,23 +152,10 @@ class RefusedCounts:
 
     def __init__(self, ends: LiveEnds, kafka: Sequence[str]) -> None:
         """Take what is there now for known."""
-        self._topic = ends.topics[DEAD_LETTERS]
+        super().__init__(ends, DEAD_LETTERS, "kerneltrack-refusals")
         self._command = letters_command(kafka, self._topic)
-        self._consumer = confluent_kafka.Consumer(
-            {
-                **resolve(ends.client),
-                "group.id": "kerneltrack-refusals",
-                "enable.auto.commit": False,
-            }
-        )
-        found = self._consumer.list_topics(self._topic, timeout=ASK).topics[self._topic]
-        self._partitions = sorted(found.partitions)[:MOST_PARTITIONS]
         self._known = self._highs()
         self._reported = 0
-
-    def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
 
     def look(self) -> str | None:
         """Return why a message was refused: of the first, and whenever there are ten times more."""

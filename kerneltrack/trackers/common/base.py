@@ -30,6 +30,7 @@ from kerneltrack.limits import ArrayForm, Limit
 from kerneltrack.trackers.common import state as places
 from kerneltrack.trackers.common.block import Block, FixedBlock, ListBlock
 from kerneltrack.trackers.common.calls import (
+    FirstRows,
     RowCall,
     check_room,
     copied,
@@ -85,6 +86,12 @@ class KernelTracker(abc.ABC, Generic[Spec, State]):
             key: The model's ID. With the seed it decides what a tracker draws at random while it
                 runs, so that models do not share their draws; the start is the seed's alone.
         """
+
+    def first_state(self, spec: Spec, seen: FirstRows) -> State:
+        """Return a state of zeros but for what was taken from the first rows."""
+        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
+        state: State = self.state_type(**{**arrays, **seen._asdict()})
+        return state
 
     @abc.abstractmethod
     def loop(self, spec: Spec, learn: bool) -> Loop:

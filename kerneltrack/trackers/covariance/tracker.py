@@ -171,15 +171,11 @@ class CovarianceTracker(KernelTracker[CovarianceSpec, CovarianceState]):
         self, spec: CovarianceSpec, first_rows: npt.ArrayLike, key: str = ""
     ) -> CovarianceState:
         """Make the state from the first rows (m, D); see `KernelTracker.init`."""
-        seen = look_at(spec, first_rows)
-        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
-        arrays["key"][covstate.COIN] = key_of(spec.seed, key)
+        state = self.first_state(spec, look_at(spec, first_rows))
+        state.key[covstate.COIN] = key_of(spec.seed, key)
         if spec.rank_factor is not None:
-            arrays["counts"][places.RANK] = spec.rank
-        state = CovarianceState(**arrays)._replace(
-            frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
-        )
-        return memories.initial(spec, state)
+            state.counts[places.RANK] = spec.rank
+        return memories.initial(spec, state._replace(frame=np.eye(spec.rank)))
 
     def put_keys(
         self, spec: CovarianceSpec, columns: dict[str, npt.NDArray[Any]], keys: Sequence[str]

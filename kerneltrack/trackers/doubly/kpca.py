@@ -121,9 +121,7 @@ class DSKPCA(KernelTracker[DSKPCASpec, DoublyState]):
 
     def init(self, spec: DSKPCASpec, first_rows: npt.ArrayLike, key: str = "") -> DoublyState:
         """Make the state from the first rows (m, D); see `KernelTracker.init`."""
-        seen = look_at(spec, first_rows)
-        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
-        state = DoublyState(**arrays)._replace(**seen._asdict())
+        state = self.first_state(spec, look_at(spec, first_rows))
         state.factor[:, : spec.feature_batch] = first_functions(spec, 0)
         call("dskpca_refresh", settings_of(spec, True), state)
         return state

@@ -163,9 +163,7 @@ class DSPair(KernelTracker[DSPairSpec, PairState]):
         width = np.shape(first_rows)[1] if np.ndim(first_rows) == 2 else 0
         if 1 < width <= spec.first_view:
             raise ConfigError("first_view", spec.first_view, f"less than the {width} columns")
-        seen = look_at(spec, first_rows, (spec.first_view,))
-        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
-        state = PairState(**arrays)._replace(**seen._asdict())
+        state = self.first_state(spec, look_at(spec, first_rows, (spec.first_view,)))
         for which, half in enumerate(views(spec, state)):
             half.of.factor[:, : spec.feature_batch] = dskpca.first_functions(spec, which)
             call("dskpca_refresh", settings_of(spec, True), half.of)

@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from kerneltrack.arrays import FloatArray
 from kerneltrack.errors import ConfigError
+from kerneltrack.kernels import check_kernel
 from kerneltrack.native.binding import call
 from kerneltrack.native.layouts import WordVector
 from kerneltrack.trackers.doubly.spec import FEATURE_KERNELS
@@ -80,14 +81,7 @@ def make_feature_map(
         >>> bool(abs(np.mean(features**2) - 1) < 0.1)
         True
     """
-    if name not in FEATURE_KERNELS:
-        raise ConfigError("kernel", name, f"one of {', '.join(FEATURE_KERNELS)}")
-    if not 0 < gamma < np.inf:
-        raise ConfigError("gamma", gamma, "a finite number > 0")
-    if not 1 <= degree <= 20:
-        raise ConfigError("degree", degree, "an integer from 1 to 20")
-    if not 0 <= offset < np.inf:
-        raise ConfigError("offset", offset, "a finite number >= 0")
+    check_kernel(name, FEATURE_KERNELS, gamma, degree, offset)
     linear = name == "linear"
     return FeatureMap(
         FEATURE_KERNELS.index(name),

@@ -81,11 +81,8 @@ class OANA(KernelTracker[OANASpec, OANAState]):
 
     def init(self, spec: OANASpec, first_rows: npt.ArrayLike, key: str = "") -> OANAState:
         """Make the state from the first rows (m, D); see `KernelTracker.init`."""
-        seen = look_at(spec, first_rows)
-        arrays = {name: like.zeros() for name, like in self.layout(spec, len(seen.scale)).items()}
-        return OANAState(**arrays)._replace(
-            frame=np.eye(spec.rank), shift=seen.shift, scale=seen.scale, bandwidth=seen.bandwidth
-        )
+        state = self.first_state(spec, look_at(spec, first_rows))
+        return state._replace(frame=np.eye(spec.rank))
 
     def loop(self, spec: OANASpec, learn: bool) -> Loop:
         """Return the row loop (native/oana.c)."""
