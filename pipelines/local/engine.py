@@ -329,7 +329,9 @@ class Engine:
         """Do between bundles what is due: write models, look for new partitions."""
         idle = not self._ending and self._models.changed
         if idle and time.monotonic() - self._written >= IDLE_WRITE:
-            self._store.write(self._some_models(), self._models.seen)
+            models = self._some_models()
+            if models:
+                self._store.write(models, self._models.seen)
         if time.monotonic() - self._looked >= LOOK_FOR_PARTITIONS and self._look_for_partitions():
             self._assign()
 
@@ -356,15 +358,9 @@ class Engine:
 
     def _some_models(self) -> list[Saved]:
         """Return models to be written: those that changed first, all of them in an interval."""
-        begun, changed = time.monotonic(), self._models.changed
+        begun = time.monotonic()
         span, self._written = begun - self._written, begun
-        count = math.ceil(len(changed) * min(span / self._pace.interval, 1.0))
-        found = []
-        for key in list(itertools.islice(changed, count)):
-            found.append(self._models.save(key))
-            if time.monotonic() - begun > MOST_OF_TIME * span:
-                break
-        return found
+        return self._models.save_some(span / self._pace.interval, begun + MOST_OF_TIME * span)
 
     def _commit(self, sent: Sequence[Sent], write: Callable[[], None]) -> None:
         """Send a bundle's messages, and how far the job has read, in one transaction.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import itertools
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -51,6 +53,7 @@ class Models:
         self._models: dict[str, tuple[Cells, Timers]] = {}
         self._due: dict[tuple[str, str], float] = {}
         self._queue: list[Due] = []
+        self._owed = 0.0
         self.bundle = 0
         self.changed: dict[str, int] = {}
 
@@ -119,6 +122,23 @@ class Models:
         """Return a model that has changed, to be written."""
         del self.changed[key]
         return Saved(key, self.bundle, self._encode(key))
+
+    def save_some(self, share: float, until: float) -> list[Saved]:
+        """Return some of the models that have changed, those first that changed first.
+
+        Args:
+            share: How much of an interval has gone by, in which all of them are due. What is less
+                than a model counts the next time: a few models are not written with each bundle.
+            until: When no more are begun, as of `time.monotonic`.
+        """
+        self._owed = min(self._owed + share * len(self.changed), len(self.changed))
+        found: list[Saved] = []
+        for key in list(itertools.islice(self.changed, int(self._owed))):
+            found.append(self.save(key))
+            if time.monotonic() > until:
+                break
+        self._owed -= len(found)
+        return found
 
     def _encode(self, key: str) -> bytes | None:
         cells, _ = self._model(key)
