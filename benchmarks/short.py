@@ -93,6 +93,7 @@ SHORT = (
     Short("bench_speed", "--quick", times=True),
     Short("bench_learners", "--rank 10", times=True),
     Short("bench_row_by_row", times=True),
+    Short("bench_reference", "--rounds 3", times=True),
     Short("bench_together", times=True),
     Short("bench_rounds", "--calls", times=True),
     Short("bench_mismatch", "10000", times=True),

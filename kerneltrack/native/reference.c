@@ -80,12 +80,10 @@ static int64_t memories_of(const reference_state *state) {
 void embed(const reference_state *state, int64_t lags, int64_t place, double *e) {
   int64_t width = state->rows.columns, many = state->memory.columns, back = 0;
   for (int64_t l = 0; l < lags; l++) {
-    const double *row = row_of(&state->rows, place + lags - 1 - back), *mean = state->mean.at + l * width;
-    for (int64_t d = 0; d < width; d++) e[l * width + d] = row[d] - mean[d];
+    subtract(e + l * width, row_of(&state->rows, place + lags - 1 - back), state->mean.at + l * width, width);
     back += back > place || !begins_at(state, place - back);
   }
-  const double *memory = row_of(&state->memory, place + 1), *mean = state->mean.at + lags * width;
-  for (int64_t i = 0; i < many; i++) e[lags * width + i] = memory[i] - mean[i];
+  subtract(e + lags * width, row_of(&state->memory, place + 1), state->mean.at + lags * width, many);
 }
 
 void follow_means(reference_state *state, int64_t lags, int64_t place) {

@@ -96,16 +96,21 @@ static void weigh_stream(const reference_settings *settings, reference_state *st
   const int64_t *status = status_of(state);
   int open = state->counts.at[OPENED] >= 0;
   double passed = drift_of(settings, state, stream) * smaller(larger(held[MOVING_LEVEL], 1.0), MOST_LEVEL);
-  double most = status[ARMED] ? MOST_EVIDENCE * held[MOVING_LIMIT] : MOST_THRESHOLD;
-  held[MOVING_SUM] = smaller(larger(fma(unit, surprise - passed, held[MOVING_SUM]), 0.0), most);
-  if (open || held[MOVING_LEVEL] > 1.0) {
-    double off = smaller(surprise, MOST_OF_LEVEL) - held[MOVING_LEVEL];
-    held[MOVING_LEVEL] = larger(fma(LEVEL_RATE, off, held[MOVING_LEVEL]), 1.0);
+  /* Most rows: there is no evidence, and they add none. */
+  int is_quiet = !open && held[MOVING_SUM] == 0.0 && held[MOVING_TOP] == 0.0 && held[MOVING_LEVEL] <= 1.0 &&
+                 surprise <= passed;
+  if (!is_quiet) {
+    double most = status[ARMED] ? MOST_EVIDENCE * held[MOVING_LIMIT] : MOST_THRESHOLD;
+    held[MOVING_SUM] = smaller(larger(fma(unit, surprise - passed, held[MOVING_SUM]), 0.0), most);
+    if (open || held[MOVING_LEVEL] > 1.0) {
+      double off = smaller(surprise, MOST_OF_LEVEL) - held[MOVING_LEVEL];
+      held[MOVING_LEVEL] = larger(fma(LEVEL_RATE, off, held[MOVING_LEVEL]), 1.0);
+    }
+    held[MOVING_TOP] = larger(held[MOVING_TOP], held[MOVING_SUM]);
+    if (open) return;
   }
-  held[MOVING_TOP] = larger(held[MOVING_TOP], held[MOVING_SUM]);
-  if (open) return;
   int64_t *low = low_of(state, stream);
-  if (held[MOVING_SUM] < LOW * held[MOVING_LIMIT]) {
+  if (is_quiet || held[MOVING_SUM] < LOW * held[MOVING_LIMIT]) {
     low[LOW_ROW] = row;
     low[LOW_TIME] = time;
     low[ODD_ROWS] = 0;
@@ -114,6 +119,7 @@ static void weigh_stream(const reference_settings *settings, reference_state *st
   held[MOVING_PEAK] = larger(held[MOVING_PEAK], surprise);
   held[MOVING_TOTAL] += surprise;
   low[ODD_ROWS] += surprise > SURPRISING;
+  if (is_quiet) return;
   int fell = !status[ARMED] && held[MOVING_TOP] - held[MOVING_SUM] > ENOUGH * unit;
   if (fell) held[MOVING_SUM] = 0.0;
   if (!(held[MOVING_SUM] > 0.0)) book_height(state, stream);
@@ -131,9 +137,10 @@ static int64_t opening_streams(const reference_state *state, const moving_work *
 
 /* The excursions of all streams together, in thresholds of their own, are those of stream 0. That of an episode counts
 as well: where it did not, thresholds that it was above would fall with each. */
-static void weigh_together(reference_state *state, const moving_work *work) {
+static void weigh_together(reference_state *state, moving_work *work) {
   double *held = row_of(&state->evidences, 0);
-  double height = TOGETHER * most_evidence(state, work) * held[MOVING_LIMIT];
+  work->evidence = most_evidence(state, work);
+  double height = TOGETHER * work->evidence * held[MOVING_LIMIT];
   held[MOVING_TOP] = larger(held[MOVING_TOP], height);
   if (state->counts.at[OPENED] < 0 && height < OVER * held[MOVING_TOP]) book_height(state, 0);
 }
@@ -324,7 +331,7 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
   int opened = 0;
   if (state->counts.at[OPENED] < 0) {
     state->watched.at[0] += 1.0;
-    int64_t stream = status[ARMED] ? stream_above(state, work) : -1;
+    int64_t stream = status[ARMED] && work->evidence > 1.0 ? stream_above(state, work) : -1;
     if (stream < 0) return 0;
     open_by(state, stream, row, time);
     opened = 1;

@@ -32,21 +32,64 @@ double memory_of_part(const reference_state *state, const part *of, double memor
   return larger(floor(memory * smaller(share, 1.0)), LEAST_MEMORY);
 }
 
+/* Rows that are added up at a time, which the nearest caches hold, and sums of two rows of products, in registers. */
+enum { SIDE_BY_SIDE = 16, WIDE = 16 };
+
+/* Add ee' of each of some rows e to sums, one after the other, at least to their lower triangle. Both have
+columns for whole `WIDE`, and the sums an even number of rows. */
+static void add_squares_of(const mat *rows, mat *sums) {
+  for (int64_t i = 0; i < sums->rows; i += 2)
+    for (int64_t at = 0; at <= i + 1; at += WIDE) {
+      v4 first[WIDE / LANES], second[WIDE / LANES];
+      double *to = row_of(sums, i) + at, *below = row_of(sums, i + 1) + at;
+      UNROLLED
+      for (int t = 0; t < WIDE / LANES; t++) {
+        first[t] = load4(to + LANES * t);
+        second[t] = load4(below + LANES * t);
+      }
+      for (int64_t n = 0; n < rows->rows; n++) {
+        const double *e = row_of(rows, n);
+        v4 one = all4(e[i]), other = all4(e[i + 1]);
+        UNROLLED
+        for (int t = 0; t < WIDE / LANES; t++) {
+          v4 values = load4(e + at + LANES * t);
+          first[t] = fma4(one, values, first[t]);
+          second[t] = fma4(other, values, second[t]);
+        }
+      }
+      UNROLLED
+      for (int t = 0; t < WIDE / LANES; t++) {
+        store4(to + LANES * t, first[t]);
+        store4(below + LANES * t, second[t]);
+      }
+    }
+}
+
 /* Add the open block's good rows of a mode to what waits to be learned: Σ(e - m), Σ(e - m)(e - m)ᵀ. O(128E²) */
 static int wait_with_rows(const reference_settings *settings, part *of, int64_t mode) {
   reference_state *state = &of->state;
   int64_t size = state->mean.size;
   arena scratch = {0};
-  reals(&scratch, size);
+  int64_t wide = (size + WIDE - 1) / WIDE * WIDE;
+  table(&scratch, SIDE_BY_SIDE, wide);
+  table(&scratch, wide, wide);
   if (!take_block(&scratch)) return 0;
-  double *e = reals(&scratch, size);
+  mat rows = table(&scratch, SIDE_BY_SIDE, wide), sums = table(&scratch, wide, wide);
+  sums.rows = (size + 1) / 2 * 2;
+  for (int64_t i = 0; i < size; i++) copy(row_of(&sums, i), row_of(&state->waiting, 1 + i), i + 1);
+  rows.rows = 0;
   for (int64_t place = 0; place < state->good.size; place++) {
-    if (!state->good.at[place] || mode_at(state, place) != mode) continue;
-    *of->waiting += 1;
-    embed(state, settings->lags, place, e);
-    add_scaled(state->waiting.at, 1.0, e, size);
-    for (int64_t i = 0; i < size; i++) add_scaled(row_of(&state->waiting, 1 + i), e[i], e, i + 1);
+    if (state->good.at[place] && mode_at(state, place) == mode) {
+      double *e = row_of(&rows, rows.rows++);
+      embed(state, settings->lags, place, e);
+      add_scaled(state->waiting.at, 1.0, e, size);
+    }
+    if (rows.rows < SIDE_BY_SIDE && place + 1 < state->good.size) continue;
+    add_squares_of(&rows, &sums);
+    *of->waiting += rows.rows;
+    rows.rows = 0;
   }
+  for (int64_t i = 0; i < size; i++) copy(row_of(&state->waiting, 1 + i), row_of(&sums, i), i + 1);
   give_back(&scratch);
   return 1;
 }

@@ -46,11 +46,11 @@ static int score_and_weigh(const reference_settings *settings, reference_state *
                            int64_t mode, int64_t row, int64_t place, int64_t time, int64_t local,
                            int spared, int64_t followed, reference_outputs *out, int64_t at) {
   moving_work *work = &one->work;
+  work->evidence = -1.0;
   score_row(settings, &one->of.state, work, place, time, local, followed);
   out->distance.at[at] = work->distance;
   if (*one->of.sorted == 0) return 0;
-  for (int64_t stream = 0; stream < streams_of(state); stream++)
-    work->surprises[stream] = surprise_by(&work->of, stream, work->scores[stream]);
+  surprises_by(&work->of, work->scores, streams_of(state), work->surprises);
   int made = has_p(state, mode);
   if (made) {
     out->score.at[at] = work->scores[0] / *one->of.unit;
@@ -63,6 +63,12 @@ static int score_and_weigh(const reference_settings *settings, reference_state *
   for those that followed. */
   if (status_of(state)[ARMED] && state->counts.at[OPENED] < 0 && is_beyond(settings, &one->of.state, place)) return 0;
   return weigh_row(settings, &one->of.state, work, row, place, time);
+}
+
+/* S/h after a row, which is known where the row was weighed. */
+static double evidence_of(const reference_state *state, const lane *one) {
+  int is_known = one->scored && one->work.evidence >= 0.0;
+  return is_known ? one->work.evidence : most_evidence(state, &one->work);
 }
 
 int64_t run_streams(const reference_settings *settings, reference_state *state, const mat *rows,
@@ -105,7 +111,7 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
       told = score_and_weigh(settings, state, one, mode, row, place, times[n], locals[n], spared,
                              followed, out, done + n);
     if (status_of(state)[ARMED] && has_p(state, mode))
-      out->evidence.at[done + n] = most_evidence(state, &one->work);
+      out->evidence.at[done + n] = evidence_of(state, one);
     if (told > 0) keep_episode(state, mode);
     if (counts[OPENED] >= 0) leave_out(state, base, first, place);
     if (told > 0) blame_first_rows(settings, own, &one->work, mode, row, place);

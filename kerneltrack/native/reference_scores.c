@@ -16,16 +16,30 @@ independent rows' slow mean, which is such a part of theirs. */
 #define HOUR_DAYS 3
 #define NOT_KNOWN -1.0
 #define HOUR_NS 3600000000000
+/* Entries of v that are summed side by side, in registers. */
+#define TILE_OF_V 16
 
 moving_work lay_work(arena *from, const reference_state *state) {
   int64_t size = state->mean.size, width = state->rows.columns, own = size / width;
   moving_work work = {.e = reals(from, size), .own = own, .means = means_of(state)};
   work.y = reals(from, size);
-  work.v = reals(from, size);
+  int64_t tiles = (size + TILE_OF_V - 1) / TILE_OF_V * TILE_OF_V;
+  work.v = reals(from, tiles);
+  work.whitener = table(from, size, tiles);
   work.part = reals(from, own);
-  work.gains = reals(from, width);
+  int64_t wide = padded(width);
+  work.gains = reals(from, wide);
+  work.fast = reals(from, wide);
+  work.slow = reals(from, wide);
+  work.side_by_side = table(from, own * own, wide);
+  work.turned = table(from, own, wide);
+  work.rest = table(from, own, wide);
+  work.hour = -1;
+  work.hour_means = reals(from, wide);
+  work.hour_spreads = reals(from, wide);
+  work.hour_far = reals(from, wide);
   work.scores = reals(from, streams_of(state));
-  work.surprises = reals(from, streams_of(state));
+  work.surprises = reals(from, padded(streams_of(state)));
   work.units = reals(from, streams_of(state));
   work.factors = table(from, width * own, own);
   work.block = table(from, own, own);
@@ -100,45 +114,75 @@ static void find_units(const reference_state *state, moving_work *work) {
         smaller(WINDOW_COUNTS / (double)most_of(state->counts.at[WINDOW_LENGTH], 1), 1.0);
 }
 
+/* The blocks Ω_AA of all channels, their entries side by side. W is a lower triangle: what it has not is 0. O(E²·E/D) */
+static void find_blocks(const reference_state *state, moving_work *work) {
+  int64_t width = state->rows.columns, own = work->own;
+  fill(work->side_by_side.at, 0.0, work->side_by_side.rows * work->side_by_side.columns);
+  for (int64_t k = work->given; k < work->whitener.rows; k++) {
+    const double *row = row_of(&work->whitener, k);
+    for (int64_t i = 0; i < own; i++)
+      for (int64_t d = 0; d < width; d++) row_of(&work->turned, i)[d] = row[work->places[i * width + d]];
+    for (int64_t i = 0; i < own; i++)
+      for (int64_t j = 0; j <= i; j++)
+        for (int64_t d = 0; d < width; d += LANES) {
+          double *to = row_of(&work->side_by_side, i * own + j) + d;
+          store4(to, fma4(load4(row_of(&work->turned, i) + d), load4(row_of(&work->turned, j) + d), load4(to)));
+        }
+  }
+}
+
 void find_factors(const reference_state *state, moving_work *work) {
-  int64_t size = state->mean.size, width = state->rows.columns, own = work->own;
+  int64_t width = state->rows.columns, own = work->own;
+  for (int64_t i = 0; i < work->whitener.rows; i++)
+    copy(row_of(&work->whitener, i), row_of(&state->whitener, i), i + 1);
+  find_blocks(state, work);
   for (int64_t channel = 0; channel < width; channel++) {
-    const int64_t *at = work->entries + channel * own;
     work->known[channel] = 0;
     if (state->causes.at[channel]) continue;
-    fill(work->block.at, 0.0, own * own);
-    /* W is a lower triangle: what it has not is 0. */
-    for (int64_t k = work->given; k < size; k++) {
-      const double *row = row_of(&state->whitener, k);
-      for (int64_t i = 0; i < own; i++)
-        for (int64_t j = 0; j <= i; j++)
-          row_of(&work->block, i)[j] = fma(row[at[i]], row[at[j]], row_of(&work->block, i)[j]);
-    }
+    for (int64_t i = 0; i < own; i++)
+      for (int64_t j = 0; j <= i; j++)
+        row_of(&work->block, i)[j] = row_of(&work->side_by_side, i * own + j)[channel];
     work->known[channel] = cholesky(&work->block, 0.0, &work->chol);
     copy(row_of(&work->factors, channel * own), work->chol.at, own * own);
+    for (int64_t i = 0; i < own * own; i++) row_of(&work->side_by_side, i)[channel] = work->chol.at[i];
   }
   find_units(state, work);
 }
 
 /* By how much d² would fall if a channel were what the others make of it, v_AᵀΩ_AA⁻¹v_A, by its root; and what
-the rows say of that beside its means over time, and the slow one by itself, as scores. O((E/D)²) */
-static void measure_channel(const reference_state *state, moving_work *work, int64_t channel) {
+the rows say of that beside its means over time, and the slow one by itself: of four channels side by side, from one on.
+O((E/D)²) */
+static void measure_four(moving_work *work, int64_t channel) {
   int64_t own = work->own, means = work->means;
-  const int64_t *at = work->entries + channel * own;
-  double gain = 0.0, fast = 0.0, slow = 0.0;
-  for (int64_t i = 0; i < own && work->known[channel]; i++) {
-    const double *row = row_of(&work->factors, channel * own + i);
-    double rest = work->v[at[i]];
-    for (int64_t j = 0; j < i; j++) rest = fma(-row[j], work->part[j], rest);
+  v4 gain = all4(0.0), fast = gain, slow = gain;
+  for (int64_t i = 0; i < own; i++) {
+    v4 rest = load4(row_of(&work->turned, i) + channel);
+    for (int64_t j = 0; j < i; j++)
+      rest = fma4(-load4(row_of(&work->side_by_side, i * own + j) + channel),
+                  load4(row_of(&work->rest, j) + channel), rest);
     /* The diagonal holds inverses. */
-    work->part[i] = rest * row[i];
-    gain = fma(work->part[i], work->part[i], gain);
+    rest *= load4(row_of(&work->side_by_side, i * own + i) + channel);
+    store4(row_of(&work->rest, i) + channel, rest);
+    gain = fma4(rest, rest, gain);
     if (i < own - means) fast = gain;
-    if (means > 0 && i == own - 1) slow = fabs(work->part[i]);
+    if (means > 0 && i == own - 1) slow = abs4(rest);
   }
-  work->gains[channel] = sqrt(gain);
-  work->scores[fast_of(channel)] = sqrt(fast);
-  work->scores[slow_of(state, channel)] = slow;
+  store4(work->gains + channel, sqrt4(gain));
+  store4(work->fast + channel, sqrt4(fast));
+  store4(work->slow + channel, slow);
+}
+
+/* The gains and scores of all channels. */
+static void measure_channels(const reference_state *state, moving_work *work) {
+  int64_t width = state->rows.columns;
+  for (int64_t i = 0; i < work->own; i++)
+    for (int64_t d = 0; d < width; d++) row_of(&work->turned, i)[d] = work->v[work->places[i * width + d]];
+  for (int64_t channel = 0; channel < width; channel += LANES) measure_four(work, channel);
+  for (int64_t channel = 0; channel < width; channel++) {
+    if (!work->known[channel]) work->gains[channel] = work->fast[channel] = work->slow[channel] = 0.0;
+    work->scores[fast_of(channel)] = work->fast[channel];
+    work->scores[slow_of(state, channel)] = work->slow[channel];
+  }
 }
 
 double distance_above(const moving_work *work, int64_t channel, double *usual) {
@@ -167,32 +211,57 @@ void hour_sums(const reference_state *state, int64_t hour, int64_t channel, doub
     sums[i - 3 * channel] = fma(0.5, before[i] + after[i], now[i]);
 }
 
-/* The largest distance of a channel from what it was at this hour and those beside it, in deviations; below 0 where
-the hour is not known. */
-static double hour_score(const reference_state *state, const double *row, int64_t hour, double seen) {
-  if (hour < 0 || seen < (double)HOUR_DAYS * HOURS * (double)HOUR_NS) return NOT_KNOWN;
-  double largest = 0.0;
+/* What the channels were at an hour and those beside it; whether it is known. */
+static void find_hour(const reference_state *state, moving_work *work, int64_t hour) {
+  work->hour = hour;
+  work->knows_hour = 0;
   for (int64_t d = 0; d < state->rows.columns; d++) {
     double sums[3];
     hour_sums(state, hour, d, sums);
     double own = row_of(&state->hours, hour)[3 * d];
-    if (!(sums[0] >= KNOWN_HOUR && own * OWN_PART >= sums[0])) return NOT_KNOWN;
-    if (state->causes.at[d]) continue;
+    if (!(sums[0] >= KNOWN_HOUR && own * OWN_PART >= sums[0])) return;
     double mean = sums[1] / sums[0], spread = larger(sums[2] / sums[0] - mean * mean, 0.0);
-    largest = larger(largest, fabs(row[d] - mean) / sqrt(spread + HOUR_FLOOR * HOUR_FLOOR));
+    work->hour_means[d] = mean;
+    work->hour_spreads[d] = sqrt(spread + HOUR_FLOOR * HOUR_FLOOR);
   }
+  work->knows_hour = 1;
+}
+
+/* The largest distance of a channel from what it was at this hour and those beside it, in deviations; below 0 where
+the hour is not known. */
+static double hour_score(const reference_state *state, moving_work *work, const double *row, int64_t hour, double seen) {
+  if (hour < 0 || seen < (double)HOUR_DAYS * HOURS * (double)HOUR_NS) return NOT_KNOWN;
+  /* It is found once: rows that follow one another are mostly of the same. */
+  if (work->hour != hour) find_hour(state, work, hour);
+  if (!work->knows_hour) return NOT_KNOWN;
+  double largest = 0.0;
+  for (int64_t d = 0; d < state->rows.columns; d++)
+    if (!state->causes.at[d]) largest = larger(largest, fabs(row[d] - work->hour_means[d]) / work->hour_spreads[d]);
   return largest;
+}
+
+/* v ← Wᵀy, in registers: each entry's terms in the order of W's rows. O(E²/2) */
+static void turn_back(const mat *whitener, const double *y, double *v) {
+  for (int64_t at = 0; at < whitener->columns; at += TILE_OF_V) {
+    v4 sums[TILE_OF_V / LANES] = {{0}};
+    for (int64_t i = at; i < whitener->rows; i++) {
+      const double *row = row_of(whitener, i) + at;
+      v4 factor = all4(y[i]);
+      UNROLLED
+      for (int t = 0; t < TILE_OF_V / LANES; t++) sums[t] = fma4(factor, load4(row + LANES * t), sums[t]);
+    }
+    UNROLLED
+    for (int t = 0; t < TILE_OF_V / LANES; t++) store4(v + at + LANES * t, sums[t]);
+  }
 }
 
 void measure_ordered(const reference_state *state, moving_work *work) {
   int64_t size = state->mean.size, width = state->rows.columns;
   for (int64_t k = 0; k < size; k++) work->e[work->places[k]] = work->ordered[k];
   /* What comes behind the causes in y is what they leave of the rest. */
-  whiten(state, work->e, work->y);
-  fill(work->v, 0.0, size);
-  for (int64_t i = 0; i < size; i++)
-    add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
-  for (int64_t channel = 0; channel < width; channel++) measure_channel(state, work, channel);
+  for (int64_t i = 0; i < size; i++) work->y[i] = dot(row_of(&work->whitener, i), work->e, i + 1);
+  turn_back(&work->whitener, work->y, work->v);
+  measure_channels(state, work);
   /* Of all channels: behind the causes the slow means come first, then the fast ones. */
   int64_t rest = size - work->given, each = rest / work->own, means = each * work->means;
   const double *y = work->y + work->given;
@@ -216,7 +285,7 @@ void score_row(const reference_settings *settings, reference_state *state, movin
   if (has_windows(state)) score_window(settings, state, work, place, followed);
   int64_t hour = hour_of(settings, time, local);
   double seen = (double)time - (double)state->times.at[FIRST_TIME];
-  work->scores[many - 1] = hour_score(state, row, hour, seen);
+  work->scores[many - 1] = hour_score(state, work, row, hour, seen);
   for (int64_t stream = 0; stream < many; stream++)
     row_of(&state->measured, stream)[place] = work->scores[stream];
   row_of(&state->measured, many)[place] = (double)hour;

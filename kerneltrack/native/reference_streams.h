@@ -10,6 +10,7 @@ a call. Equations and symbols are in `kerneltrack/monitor/reference/__init__.py`
 
 /* Bins to a power of two, and the exponent that those of scores begin with. */
 #define FINE 8
+#define FINE_POWER 3
 #define SCORE_LOWEST -8
 /* The part of the scores that makes the tail. */
 #define TAIL_PART 0.1
@@ -93,10 +94,23 @@ static inline int64_t bin_of(double value, int64_t lowest, int64_t bins) {
   return most_of(0, least_of((power - lowest) * FINE + part, bins - 1));
 }
 
-/* Where a bin begins; the first one at 0. */
+/* Where a bin begins, by the bits of what `bin_of` reads; the first one at 0. */
 static inline double edge_of(int64_t bin, int64_t lowest) {
   if (bin == 0) return 0.0;
-  return ldexp(1.0 + (double)(bin % FINE) / FINE, (int)(lowest + bin / FINE));
+  uint64_t bits = (uint64_t)(lowest + bin / FINE + 1023) << 52 | (uint64_t)(bin % FINE) << 49;
+  double edge;
+  memcpy(&edge, &bits, sizeof edge);
+  return edge;
+}
+
+/* Where in a bin a value is, from 0 to 1. But for the first one a bin is as wide as a power of two: the quotient is a
+product. */
+static inline double place_in_bin(double value, int64_t bin, int64_t lowest) {
+  if (bin == 0) return value / edge_of(1, lowest);
+  uint64_t bits = (uint64_t)(FINE_POWER - lowest - bin / FINE + 1023) << 52;
+  double bins;
+  memcpy(&bins, &bits, sizeof bins);
+  return (value - edge_of(bin, lowest)) * bins;
 }
 
 static inline double sum_of(const double *values, int64_t count) {
@@ -127,17 +141,19 @@ int64_t find_mode(const reference_settings *settings, reference_state *state, do
 /* The means over time of a row whose mode has no place: those before it. */
 void keep_means(reference_state *state, int64_t place);
 
-/* What the streams' scores say of a new one: the share of them from each bin's begin on, their tails. */
+/* What the streams' scores say of a new one: the share of them from each bin's begin on, their tails; the logarithm
+of the part of them that is in it; scratch of a row's. */
 typedef struct {
   mat share;
-  double *total, *begin, *part, *width, *shape;
+  double *total, *begin, *log_part, *width, *shape, *below;
 } chances;
 
 chances lay_chances(arena *from, const reference_state *state);
 
 void find_chances(const reference_state *state, chances *of);
 
-double surprise_by(const chances *of, int64_t stream, double score);
+/* The surprises -ln p of the streams' scores; `surprises` has room for `padded` many. */
+void surprises_by(const chances *of, const double *scores, int64_t many, double *surprises);
 
 /* Add the scores of the open block's good rows of a mode, and what they were like at their hour. */
 void add_scores(reference_state *state, int64_t mode, int64_t lags);
@@ -164,6 +180,16 @@ typedef struct {
   double *e, *y, *v, *part, *gains, *scores, *surprises, *units;
   mat factors, block, chol;
   int *known;
+  /* W, with zeros beyond its diagonal. */
+  mat whitener;
+  /* The factors, v and what is left of it, entry by entry and of the channels side by side; what channels' entries
+  say, the slow mean's and that of the rows. */
+  mat side_by_side, turned, rest;
+  double *fast, *slow;
+  /* What the channels are at an hour, and how far they usually are from it; whether it is known. */
+  double *hour_means, *hour_spreads, *hour_far;
+  int64_t hour;
+  int knows_hour;
   /* Of the means over time of what is scored: their block of Ω, its factors as it is normal now and as it was
   before the last change that lasted, whether these are found. */
   mat tied, bare[2];
@@ -177,6 +203,8 @@ typedef struct {
   /* d; of the windows, the rows of one, what each channel makes of its distance, and what that is on average (0: not
   known). */
   double distance;
+  /* S/h of the stream that is furthest, of the newest row; -1 where it was not weighed. */
+  double evidence;
   window_rows window;
   double *parts, usual_window;
 } moving_work;

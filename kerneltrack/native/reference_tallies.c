@@ -29,10 +29,17 @@ chances lay_chances(arena *from, const reference_state *state) {
   chances of = {.share = table(from, many, state->tally.columns + 1)};
   of.total = reals(from, many);
   of.begin = reals(from, many);
-  of.part = reals(from, many);
+  of.log_part = reals(from, many);
   of.width = reals(from, many);
+  of.below = reals(from, padded(many));
   of.shape = reals(from, many);
   return of;
+}
+
+/* The place after the last bin that is not empty, 1 at least. */
+static int64_t end_of(const double *tally, int64_t bins) {
+  while (bins > 1 && !(tally[bins - 1] > 0.0)) bins--;
+  return bins;
 }
 
 void find_chances(const reference_state *state, chances *of) {
@@ -40,14 +47,18 @@ void find_chances(const reference_state *state, chances *of) {
   for (int64_t stream = 0; stream < streams_of(state); stream++) {
     const double *tally = row_of(&state->tally, stream);
     double *share = row_of(&of->share, stream), sum = 0.0;
-    share[bins] = 0.0;
-    for (int64_t bin = bins - 1; bin >= 0; bin--) share[bin] = sum += tally[bin];
+    /* Most bins are empty: those below the lowest score and above the highest. */
+    int64_t end = end_of(tally, bins), low = 0;
+    while (low < end - 1 && !(tally[low] > 0.0)) low++;
+    fill(share + end, 0.0, bins + 1 - end);
+    for (int64_t bin = end - 1; bin >= low; bin--) share[bin] = sum += tally[bin];
     double total = larger(sum, 1e-9);
-    for (int64_t bin = 0; bin < bins; bin++) share[bin] /= total;
-    int64_t start = 0;
+    for (int64_t bin = low; bin < end; bin++) share[bin] /= total;
+    fill(share, share[low], low);
+    int64_t start = share[low] > TAIL_PART ? low : 0;
     while (start < bins - 1 && share[start] > TAIL_PART) start++;
     double begin = edge_of(start, SCORE_LOWEST), weight = 0.0, first = 0.0, second = 0.0;
-    for (int64_t bin = start; bin < bins; bin++) {
+    for (int64_t bin = start; bin < end; bin++) {
       double middle = 0.5 * (edge_of(bin, SCORE_LOWEST) + edge_of(bin + 1, SCORE_LOWEST)) - begin;
       weight += tally[bin];
       first = fma(tally[bin], middle, first);
@@ -59,27 +70,46 @@ void find_chances(const reference_state *state, chances *of) {
     double shape = 0.5 * (1.0 - first * first / spread);
     of->total[stream] = total;
     of->begin[stream] = begin;
-    of->part[stream] = larger(share[start], 1.0 / larger(total, 1.0));
+    of->log_part[stream] = log1(larger(share[start], 1.0 / larger(total, 1.0)));
     shape += is_slow(state, stream) ? SLOW_TAIL_HEAVIER : TAIL_HEAVIER;
     of->shape[stream] = smaller(larger(shape, LEAST_SHAPE), MOST_SHAPE);
     of->width[stream] = larger(TAIL_WIDER * first * (1.0 - of->shape[stream]), 1e-9);
   }
 }
 
-double surprise_by(const chances *of, int64_t stream, double score) {
-  if (score < 0.0) return 0.0;
-  double over = score - of->begin[stream];
-  if (over > 0.0) {
-    double shape = of->shape[stream];
-    double far = smaller(shape * over / of->width[stream], 1e300);
-    return smaller(log1(1.0 + far) / shape - log1(of->part[stream]), MOST_SURPRISE);
+/* Whether a score is in its stream's tail. */
+static int is_far(const chances *of, int64_t stream, double score) { return score - of->begin[stream] > 0.0; }
+
+/* What a surprise is the logarithm of, but for what goes along with it: a fraction. */
+static void find_chance(const chances *of, int64_t stream, double score, double *above, double *below) {
+  *above = *below = 1.0;
+  if (score < 0.0) return;
+  if (is_far(of, stream, score)) {
+    double over = score - of->begin[stream];
+    *above = 1.0 + smaller(of->shape[stream] * over / of->width[stream], 1e300);
+    return;
   }
   const double *share = row_of(&of->share, stream);
   int64_t bin = bin_of(score, SCORE_LOWEST, of->share.columns - 1);
-  double from = edge_of(bin, SCORE_LOWEST), to = edge_of(bin + 1, SCORE_LOWEST);
-  double within = smaller(larger((score - from) / (to - from), 0.0), 1.0);
-  double above = fma(share[bin + 1] - share[bin], within, share[bin]), total = of->total[stream];
-  return larger(-log1((above * total + 0.5) / (total + 1.0)), 0.0);
+  double within = place_in_bin(score, bin, SCORE_LOWEST);
+  double from = share[bin], part = fma(share[bin + 1] - from, smaller(larger(within, 0.0), 1.0), from);
+  *above = part * of->total[stream] + 0.5;
+  *below = of->total[stream] + 1.0;
+}
+
+void surprises_by(const chances *of, const double *scores, int64_t many, double *surprises) {
+  for (int64_t stream = 0; stream < many; stream++)
+    find_chance(of, stream, scores[stream], &surprises[stream], &of->below[stream]);
+  for (int64_t stream = many; stream < padded(many); stream++) surprises[stream] = of->below[stream] = 1.0;
+  for (int64_t at = 0; at < many; at += LANES)
+    store4(surprises + at, log4(load4(surprises + at) / load4(of->below + at)));
+  for (int64_t stream = 0; stream < many; stream++) {
+    double found = surprises[stream];
+    if (!(scores[stream] < 0.0) && is_far(of, stream, scores[stream]))
+      surprises[stream] = smaller(found / of->shape[stream] - of->log_part[stream], MOST_SURPRISE);
+    else
+      surprises[stream] = larger(-found, 0.0);
+  }
 }
 
 /* Whether the window of a row of the open block has rows of an episode in it. */
@@ -90,13 +120,17 @@ static int is_of_episode(const reference_state *state, int64_t stream, int64_t p
 
 void add_scores(reference_state *state, int64_t mode, int64_t lags) {
   int64_t many = streams_of(state), width = state->rows.columns;
+  for (int64_t stream = 0; stream < many; stream++) {
+    double *tally = row_of(&state->tally, stream);
+    const double *scores = row_of(&state->measured, stream);
+    for (int64_t place = 0; place < state->good.size; place++) {
+      if (!state->good.at[place] || mode_at(state, place) != mode) continue;
+      if (scores[place] < 0.0 || is_of_episode(state, stream, place)) continue;
+      tally[bin_of(scores[place], SCORE_LOWEST, state->tally.columns)] += 1.0;
+    }
+  }
   for (int64_t place = 0; place < state->good.size; place++) {
     if (!state->good.at[place] || mode_at(state, place) != mode) continue;
-    for (int64_t stream = 0; stream < many; stream++) {
-      double score = row_of(&state->measured, stream)[place];
-      if (score < 0.0 || is_of_episode(state, stream, place)) continue;
-      row_of(&state->tally, stream)[bin_of(score, SCORE_LOWEST, state->tally.columns)] += 1.0;
-    }
     double hour = row_of(&state->measured, many)[place];
     if (!(hour >= 0.0 && hour < HOURS)) continue;
     const double *row = row_of(&state->rows, lags - 1 + place);
@@ -121,6 +155,7 @@ void add_heights(reference_state *state) {
 /* h: where excursions of S are as rare as stated. Of the highest ones the heights beyond a level
 are taken as exponential with a mean that is not known better than they say. */
 static double limit_of(const double *heights, int64_t bins, double watched, double rate) {
+  bins = end_of(heights, bins);
   double total = sum_of(heights, bins), wanted = larger(rate * watched, 1e-12), count = 0.0, over = 0.0;
   double kept = larger(FEWEST_PEAKS, smaller(MOST_PEAKS, total / PEAK_PART));
   kept = smaller(kept, larger(total - 1.0, 1.0));

@@ -51,6 +51,16 @@ static inline v4 fma4(v4 left, v4 right, v4 total) {
 #endif
 }
 
+static inline v4 sqrt4(v4 value) {
+#if defined(__AVX__) && !defined(__clang__)
+  return __builtin_ia32_sqrtpd256(value);
+#else
+  v4 out;
+  for (int lane = 0; lane < LANES; lane++) out[lane] = sqrt(value[lane]);
+  return out;
+#endif
+}
+
 static inline v4 abs4(v4 value) { return (v4)((i4)value & INT64_MAX); }
 
 /* The entries of `when` where a comparison holds, those of `other` where it does not. */
@@ -183,6 +193,13 @@ static inline void add_squares(double *to, const double *row, int64_t count) {
   for (; i + LANES <= count; i += LANES)
     store4(to + i, fma4(load4(row + i), load4(row + i), load4(to + i)));
   for (; i < count; i++) to[i] = fma(row[i], row[i], to[i]);
+}
+
+/* to ← left - right */
+static inline void subtract(double *to, const double *left, const double *right, int64_t count) {
+  int64_t i = 0;
+  for (; i + LANES <= count; i += LANES) store4(to + i, load4(left + i) - load4(right + i));
+  for (; i < count; i++) to[i] = left[i] - right[i];
 }
 
 static inline void scale_all(double *to, double factor, int64_t count) {
