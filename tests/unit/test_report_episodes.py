@@ -244,6 +244,21 @@ def test_models_that_go_off_in_the_same_hours_are_told_of(reference: dict[str, A
     assert [len(day(512, 60, 5)), len(day(512, 60, 2))] == [2, 1]
 
 
+def test_what_many_have_changed_alike_stands_behind_a_change_of_one_device(tmp_path: Path) -> None:
+    own: dict[str, Any] = {
+        "shares": [0.0, 0.0, 1.0],
+        "deviations": [None, None, 2.0],
+        "severity": 1.0,
+    }
+    lines = [episode(name, state="steady", severity=100.0) for name in "abc"]
+    lines.append(episode("d", state="steady", **own))
+    channels = {"columns": {"features": ["heat", "power", "speed"]}}
+    found = episodes_of(run(tmp_path / "out", list("abcd"), *lines), RUN | channels)
+    assert found is not None
+    assert [off.model for off in found.worst] == ["d", "a", "b", "c"]
+    assert found.alike == ["3 devices differ alike (heat below, power above): a, b, c"]
+
+
 def test_models_are_together_within_three_hours(tmp_path: Path) -> None:
     hour = 3600 * SECOND
     lines = []

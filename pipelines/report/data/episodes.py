@@ -125,7 +125,8 @@ class Episodes:
         models: How many.
         still: How many of them the input ended within an episode of.
         total: Episodes of all of them.
-        worst: The first 100, in the order of `worst_first`.
+        worst: The first 100, in the order of `worst_first`; those that have changed as many others
+            have come last.
         together: The most models that went off within three hours of each other.
         together_at: Event time at which the first of these did, ns; None without times.
         pace: Event time from row to row, ns, in the longest episode; None without times.
@@ -206,6 +207,9 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
         episodes[model] = KnownFault("", model, line["kind"], parts)
     found.sort(key=lambda off: (*worst_first(off.kind, off.severity), natural(off.model)))
     groups = alike(episodes[off.model] for off in found if off.still or off.changed)
+    many = {one.device for group in groups for one in group}
+    # There is a line about those; what is nobody else's is rather a fault.
+    found.sort(key=lambda off: off.changed and not off.still and off.model in many)
     still = sum(off.still for off in found)
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
