@@ -34,6 +34,7 @@ from pipelines.job import say
 from pipelines.report.clock import clock_of
 from pipelines.report.data.alike import alike, alike_lines
 from pipelines.report.data.differences import causes_of
+from pipelines.report.data.episodes import early_lines
 from pipelines.report.data.files import read_run
 from pipelines.report.data.incidents import Incident, incidents_of_run, lines_of_incidents
 from pipelines.report.data.listed import listed_lines
@@ -202,12 +203,12 @@ class _Shown:
         sys.stdout.flush()
 
     def _of_fleet(self, lines: list[Line]) -> list[str]:
-        """Return the list of a stated false share, open incidents and common causes."""
+        """Return why none can be off, the list of a stated false share, incidents and causes."""
         run = self._source.run
         listed = [] if self._folder is None else listed_lines(self._folder, run or {})
         found = _open_incidents(self._folder, run, lines, self._groups)
         incidents = lines_of_incidents(found, len(lines), self._clock)
-        return [*listed, *incidents, *self._source.causes()]
+        return [*early_lines(run or {}), *listed, *incidents, *self._source.causes()]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""

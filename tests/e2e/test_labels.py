@@ -169,7 +169,7 @@ def test_what_a_run_with_labels_prints_and_records(
     path = write_labels(tmp_path / "labels.csv", labels)
     track(of.bare, *BARE, "--labels", path, *INDEXED, "--output", str(tmp_path / "out"))
     printed = capsys.readouterr().out.splitlines()
-    assert "labels:   1 file: label (string) by device and row index" in printed
+    assert "labels:   1 file: label (string), matched by model_id, index" in printed
     assert f"{labels.num_rows} labels in, 1 failed" in printed
     record = record_of(tmp_path / "out")
     assert record["labels"] == {

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipelines.cli.main import main
 from pipelines.files.neighbours import SCHEMA
 from pipelines.report import write_report
 from pipelines.report.data.choice import MOST_CURVES
@@ -19,6 +20,7 @@ from pipelines.report.data.episodes import (
     MOST_LISTED,
     Episodes,
     day_lines,
+    early_lines,
     episode_lines,
     episodes_of,
     lately_lines,
@@ -84,8 +86,9 @@ def run(
     *lines: dict[str, Any],
     timed: bool = True,
     neighbours: list[dict[str, Any]] | None = None,
+    about: dict[str, Any] | None = None,
 ) -> str:
-    record: dict[str, Any] = {"reference": {"learning": "first"}}
+    record: dict[str, Any] = {"reference": {"learning": "first"}, **(about or {})}
     if neighbours is not None:
         unlike = [line["model_id"] for line in neighbours if line["unlike"]]
         record["neighbours"] = {
@@ -229,6 +232,32 @@ def test_a_reference_that_moves_is_told_of_by_its_memory() -> None:
         "normal is what a device's last 14 days showed: none can be off before that"
     ]
     assert moving_lines({"learning": "first", "memory": "14 days"}) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "covered"),
+    [
+        ("2026-03-01T00:01:00", "a few minutes"),
+        ("2026-03-01T01:00:00", "60.0 minutes"),
+        ("2026-03-01T16:39:00", "16.6 hours"),
+        ("2026-03-14T23:59:00", "13.9 days"),
+    ],
+)
+def test_rows_of_less_time_than_the_memory_are_told_of(last: str, covered: str) -> None:
+    auto: dict[str, Any] = {"learning": "auto", "memory": "14 days"}
+    span = {"first": "2026-03-01T00:00:00", "last": last, "far": 0}
+    about = {"reference": auto, "time_span": span}
+    assert early_lines(about) == [
+        "no device can be off yet: normal is what its last 14 days showed (--reference-memory), "
+        f"and the rows cover {covered}; --reference first needs hours"
+    ]
+    assert early_lines({**about, "reference": {**auto, "learning": "first"}}) == []
+    assert early_lines({**about, "reference": {**auto, "memory": "1024 rows"}}) == []
+    assert early_lines({**about, "time_span": {**span, "far": 1}}) == []
+    assert early_lines({**about, "time_span": None}) == []
+    assert early_lines({**about, "warm_start": "out/snapshots"}) == []
+    assert early_lines({**about, "reference": None}) == []
+    assert early_lines({**about, "time_span": {**span, "last": "2026-03-15T00:00:00"}}) == []
 
 
 @pytest.mark.parametrize("reference", [{}, {"until": 0}])
@@ -407,6 +436,22 @@ def test_without_a_reference_there_is_no_heat_map(tmp_path: Path) -> None:
     page = page_of(str(tmp_path / "out"))
     assert data_of(page)["heat"] is None
     assert "heat-title" not in page
+
+
+@pytest.mark.parametrize(
+    ("learning", "says"),
+    [("auto", "No device can be off yet: normal is"), ("first", "no device differs from its ref")],
+)
+def test_page_and_command_say_why_none_is_off(
+    learning: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    span = {"first": "2026-03-01 00:00:00", "last": "2026-03-01 16:39:00", "far": []}
+    reference = {"learning": learning, "memory": "14 days", "rows": 512}
+    run(tmp_path / "out", ["a", "b"], about={"reference": reference, "time_span": span})
+    output_text = text_of(page_of(str(tmp_path / "out")))
+    assert "None of 2 devices." in output_text and says in output_text
+    assert main(["devices", str(tmp_path / "out")]) == 0
+    assert ("no device can be off yet" in capsys.readouterr().out) == (learning == "auto")
 
 
 def test_a_fleet_is_mapped_and_those_apart_are_numbered(tmp_path: Path) -> None:

@@ -53,11 +53,12 @@ class ReadLabels(beam.PTransform[PBegin, dict[str, PCollection[Any]]]):
         self.input = self._read.input
 
     def describe(self) -> str:
-        """Return in words how many files there are, and by what their labels are matched."""
+        """Return in words how many files there are, and by which columns labels are matched."""
         columns, files = self.input.columns, len(self.input.paths)
         label = f"{columns.label} ({columns.label_type})"
-        named = f"row {columns.sequence}" if columns.sequence else f"time {' '.join(columns.times)}"
-        return f"labels:   {files} file{'s' if files > 1 else ''}: {label} by device and {named}"
+        names = [columns.model_id, *([columns.sequence] if columns.sequence else columns.times)]
+        by = ", ".join(name for name in names if name is not None)
+        return f"labels:   {files} file{'s' if files > 1 else ''}: {label}, matched by {by}"
 
     def expand(self, pbegin: PBegin) -> dict[str, PCollection[Any]]:
         """Build the steps."""

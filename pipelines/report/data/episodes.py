@@ -37,6 +37,9 @@ _TOGETHER_HOURS, _LEAST_TOGETHER, _PART_TOGETHER = 3, 3, 4
 _SHOWN_IN = 4
 """Rows of a memory to one false alarm, at least: the measured rates are right from there on."""
 _JUDGED = ("model_id", "episode", "index", "kind", "muted")
+_UNITS = ((24 * _HOUR, "days"), (_HOUR, "hours"), (_HOUR // 60, "minutes"))
+"""Of the first one that rows cover two of, so much is said."""
+
 _LATELY_DAYS = 30
 """The end of a job counts the episodes of so many last days, where its rows are of more."""
 
@@ -349,7 +352,7 @@ def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = Fals
     lines += lately_lines(found)
     lines += day_lines(found, models - without, run["reference"], clock, own=own)
     if own and models > without:
-        lines += moving_lines(run["reference"]) + rate_lines(run)
+        lines += early_lines(run) or moving_lines(run["reference"]) + rate_lines(run)
     if without:
         names = sorted(run["models_without_reference"], key=natural)
         named = few([printable(name) for name in names], MOST_NAMED, without)
@@ -467,6 +470,29 @@ def day_lines(
     if not lines:
         return []
     return [f"{lines[0]}: give it whole days, and weeks (--reference-rows {7 * day} is a week)"]
+
+
+def early_lines(run: Mapping[str, Any]) -> list[str]:
+    """Return that the rows of a run are too few for a reference that moves, where they are."""
+    reference, span = run.get("reference") or {}, run.get("time_span")
+    goes_on = "warm_start" in run or "reference_from" in run
+    if reference.get("learning") != AUTO or not span or span["far"] or goes_on:
+        return []
+    memory, (first, last) = parse_span("memory", str(reference["memory"])).time, _ends(span)
+    if memory is None or last - first >= memory:
+        return []
+    covered = next(
+        (
+            f"{(last - first) * 10 // size / 10} {name}"
+            for size, name in _UNITS
+            if last - first >= 2 * size
+        ),
+        "a few minutes",
+    )
+    return [
+        f"no device can be off yet: normal is what its last {printable(str(reference['memory']))} "
+        f"showed (--reference-memory), and the rows cover {covered}; --reference first needs hours"
+    ]
 
 
 def moving_lines(reference: Mapping[str, Any]) -> list[str]:
