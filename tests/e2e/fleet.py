@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from pipelines.cli.main import main
 
 BROKEN = {"pump-3": ("shift", 1), "pump-7": ("ramp", 0)}
 """Kind and channel of what breaks."""
@@ -39,7 +40,7 @@ def part(table: pa.Table, start: int, stop: int) -> pa.Table:
     return table.filter(pa.array((at >= start) & (at < stop)))
 
 
-def write(path: Path, table: pa.Table) -> str:
-    """Write rows into a file; its path."""
-    pq.write_table(table, path)
-    return str(path)
+def track(fleet: Path, output: Path, *flags: str) -> int:
+    """Track a file of pumps; the exit code."""
+    given = ["track", str(fleet), "--model-id", "pump", "--time", "time", "--output", str(output)]
+    return main([*given, *flags])

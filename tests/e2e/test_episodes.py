@@ -11,22 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli.main import main
 from tests.e2e import fleet as made
-from tests.e2e.fleet import BROKEN, ROWS, SINCE
+from tests.e2e.fleet import BROKEN, ROWS, SINCE, track
+from tests.e2e.jobs import write
 
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The made fleet in a file."""
     path = tmp_path_factory.mktemp("fleet") / "fleet.parquet"
-    made.write(path, made.fleet())
+    write(path, made.fleet())
     return path
-
-
-def track(fleet: Path, output: Path, *flags: str) -> int:
-    given = ["track", str(fleet), "--model-id", "pump", "--time", "time", "--output", str(output)]
-    return main([*given, *flags])
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +155,7 @@ def test_stretch_and_rate_in_event_time(
     table = pq.read_table(fleet)
     names = table["pump"].to_numpy(zero_copy_only=False)
     late = (names == "pump-4") & (np.tile(np.arange(ROWS), made.PUMPS) < 200)
-    rows = made.write(tmp_path / "rows.parquet", table.filter(pa.array(~late)))
+    rows = write(tmp_path / "rows.parquet", table.filter(pa.array(~late)))
     until = ("--reference-until", "1970-01-01T09:30Z")
     rate = ("--reference-per", "700 days", "--reference-false-alarms", "1")
     output = tmp_path / "out"

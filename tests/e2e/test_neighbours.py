@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines.cli.main import main
 from pipelines.report import write_report
+from tests.e2e.fleet import track
 
 ROWS, PUMPS, UNLIKE = 620, 14, "pump-6"
 
@@ -32,11 +32,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("fleet") / "fleet.parquet"
     pq.write_table(pa.concat_tables(tables), path)
     return path
-
-
-def track(fleet: Path, output: Path, *flags: str) -> int:
-    given = ["track", str(fleet), "--model-id", "pump", "--time", "time", "--output", str(output)]
-    return main([*given, *flags])
 
 
 def test_the_one_that_is_unlike_is_named_everywhere(

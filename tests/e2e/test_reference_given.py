@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pipelines.cli.main import main
-from tests.e2e.fleet import BROKEN, CHANNELS, ROWS, fleet, part, write
-from tests.e2e.jobs import features_of, lines_of, record_of, snapshots_of
+from tests.e2e.fleet import BROKEN, CHANNELS, ROWS, fleet, part
+from tests.e2e.jobs import features_of, lines_of, record_of, snapshots_of, write
 
 IDS = ("--model-id", "pump", "--time", "time")
 HEAD = 560

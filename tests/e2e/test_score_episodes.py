@@ -18,8 +18,8 @@ from kerneltrack.monitor.mismatch import window_mismatch
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
 from pipelines.cli.main import main
 from pipelines.files.score import NO_REFERENCE
-from tests.e2e.fleet import BROKEN, CHANNELS, PUMPS, ROWS, fleet, part, write
-from tests.e2e.jobs import files_under, lines_of, record_of, snapshots_of, table_of
+from tests.e2e.fleet import BROKEN, CHANNELS, PUMPS, ROWS, fleet, part
+from tests.e2e.jobs import files_under, lines_of, record_of, snapshots_of, table_of, write
 from tests.stream.test_reference import as_line
 from transforms.write.schemas import MISMATCH_SCHEMA, episodes_schema
 

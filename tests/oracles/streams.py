@@ -10,9 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
 
+from kerneltrack.trackers import OKFEBSpec
+
 Array = npt.NDArray[np.float64]
 
 IMU = ("ax", "ay", "az", "wx", "wy", "wz")
+
+
+def small_spec(**fields: Any) -> OKFEBSpec:
+    """A spec whose budget a few rows fill, with these fields."""
+    sizes: dict[str, Any] = {"rank": 3, "budget": 6, "gamma": 4.0, "standardise": False}
+    return OKFEBSpec(**(sizes | fields))
 
 
 def walk(seed: int, count: int, width: int) -> Array:

@@ -14,15 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from apache_beam import pvalue
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-from apache_beam.testing.test_stream import TestStream
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from kerneltrack.learners import LearnerSpec, RidgeSpec
-from tests.stream.running import empty_cells
+from tests.stream.running import empty_cells, live_pipeline
 from transforms.chunks import Chunk, matrix_column
 from transforms.failures import Failures
 from transforms.keyed.expiry import Expiry
@@ -222,14 +220,7 @@ def train_stream(
     bundles: Sequence[Sequence[Element]], spec: LearnerSpec = SPEC, **options: Any
 ) -> Outcome:
     """Run a live pipeline to which the elements arrive bundle by bundle, in this order."""
-    stream = TestStream()
-    for bundle in bundles:
-        stream = stream.add_elements(list(bundle))
-    flags = PipelineOptions([])
-    flags.view_as(StandardOptions).streaming = True
-    pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=flags)
-    source = stream.advance_watermark_to_infinity()
-    return _apply(pipeline, source, spec, {"bounded": False, **options})
+    return _apply(*live_pipeline(bundles), spec, {"bounded": False, **options})
 
 
 class _Timer:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import apache_beam as beam
 import numpy as np
@@ -18,6 +18,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
+from kerneltrack import codec
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
@@ -48,6 +49,7 @@ SPEC = OKFEBSpec(rank=3, budget=5, warmup=20, novelty_window=100)
 Element = tuple[str, Chunk]
 Table = dict[str, npt.NDArray[Any]]
 Line = dict[str, Any]
+_T = TypeVar("_T")
 
 REALS = (
     *("loss", "novelty", "z", "q", "s"),
@@ -242,14 +244,36 @@ def track_stream(
     **work: Any,
 ) -> Outcome:
     """Run a live pipeline to which the elements arrive bundle by bundle, in this order."""
+    return _apply(*live_pipeline(bundles), TrackSubspace(spec, order, extras, **work))
+
+
+def live_pipeline(bundles: Sequence[Sequence[Element]]) -> tuple[beam.Pipeline, TestStream]:
+    """Return a pipeline whose elements arrive bundle by bundle, in this order, and their source."""
     stream = TestStream()
     for bundle in bundles:
         stream = stream.add_elements(list(bundle))
     options = PipelineOptions([])
     options.view_as(StandardOptions).streaming = True
     pipeline = beam.Pipeline(runner=BundleBasedDirectRunner(), options=options)
-    transform = TrackSubspace(spec, order, extras, **work)
-    return _apply(pipeline, stream.advance_watermark_to_infinity(), transform)
+    return pipeline, stream.advance_watermark_to_infinity()
+
+
+def taking_turns(chunks: Mapping[str, Sequence[_T]]) -> list[tuple[str, _T]]:
+    """Let models take turns, each model's chunks in their order."""
+    longest = max(map(len, chunks.values()))
+    return [(k, chunks[k][i]) for i in range(longest) for k in chunks if i < len(chunks[k])]
+
+
+def shuffled(elements: Sequence[_T], seed: int) -> list[_T]:
+    """Elements in an order of the seed."""
+    order = np.random.default_rng(seed).permutation(len(elements))
+    return [elements[i] for i in order.tolist()]
+
+
+def about(snapshot: bytes) -> dict[str, Any]:
+    """What a snapshot says of itself."""
+    found: dict[str, Any] = codec.read_header(snapshot)["about"]
+    return found
 
 
 class _Bag:

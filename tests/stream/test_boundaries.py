@@ -40,6 +40,7 @@ from tests.stream.running import (
     Rows,
     Step,
     Table,
+    about,
     assert_same,
     exact,
     make_rows,
@@ -121,11 +122,6 @@ def arriving(rows: Rows, order: Order, seed: int = 0) -> Rows:
 
 def after(rows: Rows, time: int) -> Rows:
     return rows.take(np.flatnonzero(np.asarray(rows.time) >= time))
-
-
-def about(snapshot: bytes) -> dict[str, Any]:
-    header: dict[str, Any] = codec.read_header(snapshot)["about"]
-    return header
 
 
 def in_time(outcome: Outcome, key: str = "m") -> list[bytes]:

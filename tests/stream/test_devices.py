@@ -33,8 +33,8 @@ from tests.stream.running import (
     track_stream,
 )
 from tests.stream.test_boundaries import write_folder
-from tests.stream.test_drift_alerts import arriving
 from tests.stream.test_expiry import KEY, Tracking
+from tests.stream.test_order import arriving
 from tests.stream.test_reference import FOLLOWED, HELD, ORDERS, as_line, faulty, later
 from transforms.kafka.device_states import DeviceStatesFn
 from transforms.keyed.commands import Command, as_chunk

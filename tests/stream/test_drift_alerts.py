@@ -29,10 +29,11 @@ from tests.stream.running import (
     exact,
     make_rows,
     step_through,
+    taking_turns,
     track,
     track_stream,
 )
-from tests.stream.test_order import arrival
+from tests.stream.test_order import arriving
 from transforms.track.features import alert_chunk
 from transforms.track.order import Order
 from transforms.track.transform import MeasureMismatch
@@ -71,13 +72,6 @@ def by_the_core(rows: Rows, reported: DriftSpec = TOLD, spec: Any = SPEC) -> lis
         }
         for row, before, after in zip(found.index, found.before, found.after, strict=True)
     ]
-
-
-def arriving(rows: Rows, max_disorder: float, seed: int) -> Rows:
-    rng = np.random.default_rng(seed)
-    if max_disorder == math.inf:
-        return rows.take(rng.permutation(len(rows)))
-    return rows.take(arrival(np.asarray(rows.time), max_disorder, rng))
 
 
 @settings(max_examples=examples(20))
@@ -120,8 +114,7 @@ def test_both_pipelines_give_the_cores_alerts(max_disorder: float) -> None:
     rows = {key: regimes(160, seed) for seed, key in enumerate(["a", "b/c", "é"])}
     order = Order(max_disorder=max_disorder)
     chunks = {key: arriving(rows[key], max_disorder, 1).cut([7, 1, 30]) for key in rows}
-    longest = max(map(len, chunks.values()))
-    elements = [(k, chunks[k][i]) for i in range(longest) for k in rows if i < len(chunks[k])]
+    elements = taking_turns(chunks)
     bundles = [elements[k : k + 4] for k in range(0, len(elements), 4)]
     bounded = track(elements, order=order, drift=TOLD)
     live = track_stream(bundles, order=order, drift=TOLD)

@@ -38,7 +38,7 @@ from tests.stream.learning import (
     train,
     train_stream,
 )
-from tests.stream.running import make_rows
+from tests.stream.running import make_rows, shuffled
 from transforms.chunks import Chunk, matrix_column
 from transforms.learn.late_labels import LateLabels
 from transforms.learn.predictions import SLICE_ROWS
@@ -48,11 +48,6 @@ from transforms.track.transform import FEATURES, TrackSubspace
 from transforms.train import METRICS, PREDICTIONS, SNAPSHOTS, TrainLinear
 
 REGRESSION = RidgeSpec(task="regression")
-
-
-def shuffled(elements: list[Element], seed: int) -> list[Element]:
-    order = np.random.default_rng(seed).permutation(len(elements))
-    return [elements[i] for i in order.tolist()]
 
 
 def last_state(outcome: Outcome, key: str = "m") -> codec.LearnerSnapshot:

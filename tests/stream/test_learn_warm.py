@@ -30,6 +30,7 @@ from tests.stream.learning import (
     train,
     train_stream,
 )
+from tests.stream.running import about
 from transforms.learn.late_labels import LateLabels
 from transforms.train import TrainLinear
 
@@ -62,11 +63,6 @@ def write_folder(
     }
     (folder / "index.json").write_text(json.dumps(index))
     return SnapshotFolder(str(folder), learner=True)
-
-
-def about(data: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = codec.read_header(data)["about"]
-    return found
 
 
 def in_order(outcome: Outcome) -> list[bytes]:

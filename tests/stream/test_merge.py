@@ -24,6 +24,7 @@ from tests.stream.running import (
     core_alone,
     make_rows,
     step_through,
+    taking_turns,
     track,
     track_stream,
 )
@@ -137,10 +138,7 @@ def test_models_together_give_what_each_gives(count: int, seed: int, bundle: int
         key: arrive(parts_of(rows, seed + number), seed).cut([3])
         for number, (key, rows) in enumerate(tables.items())
     }
-    longest = max(map(len, chunks.values()))
-    elements = [
-        (key, own[n]) for n in range(longest) for key, own in chunks.items() if n < len(own)
-    ]
+    elements = taking_turns(chunks)
     step = Step(order=MERGE)
     for start in range(0, len(elements), bundle):
         step.push_all([(key, chunk.in_order()) for key, chunk in elements[start : start + bundle]])

@@ -63,6 +63,14 @@ def arrival(
     return np.lexsort((np.arange(len(times)), arrived))
 
 
+def arriving(rows: Rows, max_disorder: float, seed: int) -> Rows:
+    """The rows in an order of arrival: any, where `max_disorder` is infinity."""
+    rng = np.random.default_rng(seed)
+    if max_disorder == math.inf:
+        return rows.take(rng.permutation(len(rows)))
+    return rows.take(arrival(np.asarray(rows.time), max_disorder, rng))
+
+
 def times_of(kind: str, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Sorted times, on whole seconds, 50 Hz, or of both kinds and with many equal ones."""
     whole = np.sort(rng.integers(0, count // 2, size=count)) * SECOND

@@ -29,12 +29,13 @@ from tests.stream.running import (
     Step,
     make_rows,
     step_through,
+    taking_turns,
     track,
     track_stream,
 )
 from tests.stream.test_boundaries import write_folder
-from tests.stream.test_drift_alerts import arriving
 from tests.stream.test_expiry import KEY, Tracking
+from tests.stream.test_order import arriving
 from transforms.keyed.commands import Command, as_chunk
 from transforms.track.order import Order
 
@@ -154,8 +155,7 @@ def test_both_pipelines_give_the_cores_episodes(max_disorder: float) -> None:
     rows = {key: faulty(number) for number, key in enumerate(["a", "b/c"])}
     order = Order(max_disorder=max_disorder)
     chunks = {key: arriving(rows[key], max_disorder, 1).cut([70, 10, 130]) for key in rows}
-    longest = max(map(len, chunks.values()))
-    elements = [(k, chunks[k][i]) for i in range(longest) for k in rows if i < len(chunks[k])]
+    elements = taking_turns(chunks)
     bundles = [elements[k : k + 4] for k in range(0, len(elements), 4)]
     bounded = track(elements, order=order, reference=HELD)
     live = track_stream(bundles, order=order, reference=HELD)
@@ -192,8 +192,7 @@ def test_two_references_of_a_device_are_the_cores_in_files_and_live() -> None:
     rows = {key: faulty_for_long(number) for number, key in enumerate(["a", "b/c"])}
     order = Order(max_disorder=7.0)
     chunks = {key: arriving(rows[key], 7.0, 1).cut([70, 10, 130]) for key in rows}
-    longest = max(map(len, chunks.values()))
-    elements = [(k, chunks[k][i]) for i in range(longest) for k in rows if i < len(chunks[k])]
+    elements = taking_turns(chunks)
     bundles = [elements[k : k + 4] for k in range(0, len(elements), 4)]
     bounded = track(elements, order=order, reference=TWO)
     live = track_stream(bundles, order=order, reference=TWO)

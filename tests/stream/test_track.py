@@ -20,11 +20,11 @@ from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     SPEC,
-    Element,
     Rows,
     assert_same,
     core_alone,
     make_rows,
+    shuffled,
     step_through,
     track,
 )
@@ -41,11 +41,6 @@ RUNNERS: dict[str, tuple[Any, list[str]]] = {
     "state cache": (FnApiRunner, ["--max_cache_memory_usage_mb=100"]),
     "bundle based": (BundleBasedDirectRunner, []),
 }
-
-
-def shuffled(elements: list[Element], seed: int) -> list[Element]:
-    order = np.random.default_rng(seed).permutation(len(elements))
-    return [elements[i] for i in order.tolist()]
 
 
 @pytest.mark.parametrize("size", [1, 7, 4096])

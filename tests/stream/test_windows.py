@@ -26,7 +26,6 @@ from tests.parts import examples
 from tests.stream.running import (
     SECOND,
     SPEC,
-    Element,
     Line,
     Rows,
     Step,
@@ -35,12 +34,12 @@ from tests.stream.running import (
     exact,
     make_rows,
     step_through,
+    taking_turns,
     track,
     track_stream,
 )
-from tests.stream.test_order import arrival
+from tests.stream.test_order import arriving
 from tests.unit.test_mismatch import assert_agrees, assert_certified, oracle
-from transforms.chunks import Chunk
 from transforms.track.order import Order
 from transforms.track.transform import SLICE_ROWS, MeasureMismatch, TrackSubspace
 
@@ -151,19 +150,6 @@ def irregular(count: int, seed: int, refused: float = 0.15, whole: bool = True) 
     x = rows.x.copy()
     x[rng.random(count) < refused, rng.integers(0, 3)] = np.nan
     return dataclasses.replace(rows, x=x)
-
-
-def arriving(rows: Rows, max_disorder: float, seed: int) -> Rows:
-    rng = np.random.default_rng(seed)
-    if max_disorder == math.inf:
-        return rows.take(rng.permutation(len(rows)))
-    return rows.take(arrival(np.asarray(rows.time), max_disorder, rng))
-
-
-def taking_turns(chunks: dict[str, list[Chunk]]) -> list[Element]:
-    """Let models take turns, each model's chunks in their order."""
-    longest = max(map(len, chunks.values()))
-    return [(k, chunks[k][i]) for i in range(longest) for k in chunks if i < len(chunks[k])]
 
 
 @pytest.mark.parametrize("kernel", sorted(KERNELS))

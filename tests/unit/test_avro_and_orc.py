@@ -165,10 +165,3 @@ def test_damage_is_a_data_error_or_harmless(name: str, tmp_path: Path) -> None:
             refused += 1
             assert (error.path, "\n" in str(error)) == (str(path), False)
     assert refused >= 10
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_another_format_is_a_data_error(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"time,x\n1,2\n" * 10)
-    with pytest.raises(DataError, match="cannot be read"):
-        inspect(str(tmp_path / name))

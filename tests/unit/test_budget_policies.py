@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from kerneltrack.in_memory import run_all
-from kerneltrack.trackers import OKFEB, OKFEBSpec
+from kerneltrack.trackers import OKFEB
 from tests.oracles import okfeb as oracle
-from tests.oracles.streams import walk
+from tests.oracles.streams import small_spec, walk
 
 Array = npt.NDArray[np.float64]
 TRACKER = OKFEB()
 
 
-def spec_of(**fields: Any) -> OKFEBSpec:
-    sizes: dict[str, Any] = {"rank": 3, "budget": 6, "gamma": 4.0, "standardise": False}
-    return OKFEBSpec(**(sizes | fields))
-
-
 def test_fifo_drops_the_oldest() -> None:
-    state, features = run_all(spec_of(policy="fifo"), walk(0, 60, 3))
+    state, features = run_all(small_spec(policy="fifo"), walk(0, 60, 3))
     assert features.evicted.tolist() == [-1] * 6 + list(range(54))
     assert sorted(state.born[: state.size]) == list(range(54, 60))
 
@@ -33,15 +26,15 @@ def test_strong_forgetting_is_fifo() -> None:
 
     Those have one η: ages differ only from the first overflow on (Alg. 5).
     """
-    _, features = run_all(spec_of(forgetting=1e-12), walk(0, 60, 3))
+    _, features = run_all(small_spec(forgetting=1e-12), walk(0, 60, 3))
     assert sorted(features.evicted[6:12]) == list(range(6))
     assert features.evicted[12:].tolist() == list(range(6, 54))
 
 
 def test_recency_ages_on_overflow_only() -> None:
-    state, _ = run_all(spec_of(forgetting=0.5), walk(1, 6, 3))
+    state, _ = run_all(small_spec(forgetting=0.5), walk(1, 6, 3))
     assert state.recency[:6].tolist() == [1.0] * 6
-    state, _ = run_all(spec_of(forgetting=0.5, policy="fifo"), walk(1, 9, 3))
+    state, _ = run_all(small_spec(forgetting=0.5, policy="fifo"), walk(1, 9, 3))
     ages = dict(zip(state.born[:6].tolist(), state.recency[:6].tolist(), strict=True))
     assert ages == {3: 0.125, 4: 0.125, 5: 0.125, 6: 0.25, 7: 0.5, 8: 1.0}
 
@@ -50,8 +43,8 @@ def test_recency_ages_on_overflow_only() -> None:
 def test_minimum_distortion_is_the_smallest_norm_where_kernels_are_one(kernel: str) -> None:
     """κ(x,x) = 1: eq. 24 and eq. 25 choose alike, so the runs are the same bits."""
     rows = walk(2, 150, 3)
-    _, distortion = run_all(spec_of(kernel=kernel, policy="distortion"), rows)
-    _, norm = run_all(spec_of(kernel=kernel, forgetting=1.0), rows)
+    _, distortion = run_all(small_spec(kernel=kernel, policy="distortion"), rows)
+    _, norm = run_all(small_spec(kernel=kernel, forgetting=1.0), rows)
     assert np.array_equal(distortion.evicted, norm.evicted)
     assert np.array_equal(distortion.loss, norm.loss)
 
@@ -59,14 +52,14 @@ def test_minimum_distortion_is_the_smallest_norm_where_kernels_are_one(kernel: s
 @pytest.mark.parametrize("kernel", ["polynomial", "linear"])
 def test_minimum_distortion_differs_elsewhere_and_enumerates_eq_24(kernel: str) -> None:
     rows = walk(3, 150, 5)
-    _, norm = run_all(spec_of(kernel=kernel, forgetting=1.0), rows)
-    _, distortion = run_all(spec_of(kernel=kernel, policy="distortion"), rows)
+    _, norm = run_all(small_spec(kernel=kernel, forgetting=1.0), rows)
+    _, distortion = run_all(small_spec(kernel=kernel, policy="distortion"), rows)
     assert not np.array_equal(distortion.evicted, norm.evicted)
 
 
 def test_compensation_costs_no_more_than_dropping() -> None:
     """Projecting φ_i first can only lower the distortion of L."""
-    spec = spec_of(policy="compensated")
+    spec = small_spec(policy="compensated")
     rows = walk(4, 80, 3)
     state = TRACKER.init(spec, rows[:1])
     state, _ = TRACKER.update(spec, state, rows[:40])
@@ -82,7 +75,7 @@ def test_compensation_costs_no_more_than_dropping() -> None:
 
 def test_compensation_drops_one_of_two_twins_for_free() -> None:
     """The other one carries all of it, so L stays what it was."""
-    spec = spec_of(policy="compensated", rank=2, budget=4)
+    spec = small_spec(policy="compensated", rank=2, budget=4)
     rows = walk(5, 4, 3)
     state, _ = run_all(spec, rows)
     after, features = TRACKER.update(spec, state, rows[1:2])
@@ -99,7 +92,7 @@ def test_compensation_drops_one_of_two_twins_for_free() -> None:
 
 def test_ties_go_to_the_lowest_slot() -> None:
     """All rows of A equal in norm: rank one, one seed for all, nothing moves (μ → 0)."""
-    spec = spec_of(rank=1, budget=3, step="inverse_n", step_size=1e-300, forgetting=1.0)
+    spec = small_spec(rank=1, budget=3, step="inverse_n", step_size=1e-300, forgetting=1.0)
     state, _ = run_all(spec, walk(7, 3, 2))
     level = state.factor.copy()
     level[:, :3] = 0.5
@@ -117,7 +110,7 @@ def test_ties_go_to_the_lowest_slot() -> None:
 
 @pytest.mark.parametrize("policy", ["norm", "fifo", "distortion", "compensated"])
 def test_the_budget_is_never_exceeded_and_always_used(policy: str) -> None:
-    spec = spec_of(policy=policy, budget=5)
+    spec = small_spec(policy=policy, budget=5)
     rows = walk(9, 40, 3)
     state = TRACKER.init(spec, rows[:1])
     stored: set[int] = set()

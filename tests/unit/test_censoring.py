@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,36 +12,31 @@ import pytest
 
 from kerneltrack.in_memory import run_all
 from kerneltrack.trackers import OKFEB, OKFEBSpec
-from tests.oracles.streams import imu, raw, state_bytes, walk
+from tests.oracles.streams import imu, raw, small_spec, state_bytes, walk
 
 Array = npt.NDArray[np.float64]
 TRACKER = OKFEB()
 
 
-def spec_of(**fields: Any) -> OKFEBSpec:
-    sizes: dict[str, Any] = {"rank": 3, "budget": 6, "gamma": 4.0, "standardise": False}
-    return OKFEBSpec(**(sizes | fields))
-
-
 def test_nothing_is_censored_before_the_budget_is_full() -> None:
     for censor in ("fixed", "moving", "rate"):
-        spec = spec_of(censor=censor, threshold=1e9, censor_rate=0.99)
+        spec = small_spec(censor=censor, threshold=1e9, censor_rate=0.99)
         _, features = run_all(spec, walk(0, 40, 3))
         assert features.informative[:6].all()
-    _, features = run_all(spec_of(censor="fixed", threshold=1e9), walk(0, 40, 3))
+    _, features = run_all(small_spec(censor="fixed", threshold=1e9), walk(0, 40, 3))
     assert not features.informative[6:].any()
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 1.0])
 def test_fixed_takes_rows_at_or_above_the_threshold(threshold: float) -> None:
-    _, features = run_all(spec_of(censor="fixed", threshold=threshold), walk(1, 300, 3))
+    _, features = run_all(small_spec(censor="fixed", threshold=threshold), walk(1, 300, 3))
     assert np.array_equal(features.informative[6:], features.loss[6:] >= threshold)
 
 
 @pytest.mark.parametrize("window", [100, 257])
 def test_moving_is_the_mean_of_the_last_100_losses_before_the_row(window: int) -> None:
     """Censored rows' losses count, the start's do not; exact but for the order of a sum."""
-    spec = spec_of(censor="moving", novelty_window=window)
+    spec = small_spec(censor="moving", novelty_window=window)
     _, features = run_all(spec, walk(2, 700, 3))
     losses = features.loss[~features.initial]
     informative = features.informative[~features.initial]
@@ -57,7 +51,7 @@ def test_moving_is_the_mean_of_the_last_100_losses_before_the_row(window: int) -
 def test_rate_holds_its_target_on_independent_rows(rate: float) -> None:
     """To three standard errors of the controller's own noise, here below .03."""
     rows = np.random.default_rng(3).normal(size=(6000, 3))
-    _, features = run_all(spec_of(censor="rate", censor_rate=rate, emit="q"), rows)
+    _, features = run_all(small_spec(censor="rate", censor_rate=rate, emit="q"), rows)
     assert 1 - features.informative[1000:].mean() == pytest.approx(rate, abs=0.03)
 
 
@@ -83,7 +77,7 @@ def motion(path: Path) -> Array:
 
 def test_a_censored_row_changes_no_subspace() -> None:
     """Only what counts rows and losses moves."""
-    spec = spec_of(censor="fixed", threshold=0.9)
+    spec = small_spec(censor="fixed", threshold=0.9)
     state, _ = run_all(spec, walk(4, 50, 3))
     rows = walk(5, 200, 3)
     quiet = rows[TRACKER.project(spec, state, rows).loss < 0.9][:20]
@@ -99,7 +93,7 @@ def test_a_censored_row_changes_no_subspace() -> None:
 
 
 def test_the_controller_starts_at_zero_and_rises() -> None:
-    spec = spec_of(censor="rate", censor_rate=0.8)
+    spec = small_spec(censor="rate", censor_rate=0.8)
     rows = walk(6, 2000, 3)
     state = TRACKER.init(spec, rows[:1])
     epsilons = []

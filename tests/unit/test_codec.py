@@ -111,7 +111,7 @@ def test_a_decoded_state_is_its_own(spec: SubspaceSpec) -> None:
     assert state_bytes(second.state) == state_bytes(state)
 
 
-def rewritten(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+def rewritten(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
     """The snapshot with another header."""
     header = codec.read_header(data)
     change(header)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from tests.oracles.learner_cases import (
     same_state,
     stream,
 )
+from tests.unit.test_codec import rewritten
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "learners"
 SPEC = RidgeSpec()
@@ -105,13 +105,6 @@ def test_the_wrong_kind_is_refused_by_name() -> None:
         codec.decode_learner(tracked, "m")
     with pytest.raises(DataError, match=r"^m: the state of a learner \(ridge\), not of a tracker"):
         codec.decode(learned, "m")
-
-
-def rewritten(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
-    """The snapshot with another header."""
-    header = codec.read_header(data)
-    change(header)
-    return bytes(save(load(data), metadata={codec.KEY: json.dumps(header)}))
 
 
 @pytest.mark.parametrize(

@@ -309,11 +309,12 @@ def test_damage_is_a_data_error_or_harmless(name: str, table: pa.Table, tmp_path
     assert refused >= 10
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.npy", "a.npz", "a.feather"])
-def test_another_format_is_a_data_error(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"time,x\n1,2\n" * 10)
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "npy", "npz", "feather", "avro", "orc"])
+def test_another_format_is_a_data_error(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(b"time,x\n1,2\n" * 10)
     with pytest.raises(DataError, match="cannot be read"):
-        inspect(str(tmp_path / name))
+        inspect(str(path))
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:

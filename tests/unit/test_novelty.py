@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import scipy.stats
 
 from kerneltrack.in_memory import run_all
-from kerneltrack.trackers import OKFEB, OKFEBSpec
-from tests.oracles.streams import walk
+from kerneltrack.trackers import OKFEB
+from tests.oracles.streams import small_spec, walk
 
 TRACKER = OKFEB()
-
-
-def spec_of(**fields: Any) -> OKFEBSpec:
-    sizes: dict[str, Any] = {"rank": 3, "budget": 6, "gamma": 4.0, "standardise": False}
-    return OKFEBSpec(**(sizes | fields))
 
 
 @pytest.mark.parametrize("window", [100, 137])
@@ -26,7 +19,7 @@ def test_mid_rank_among_the_last_losses(window: int, kernel: str) -> None:
     """(below + (equal + 1)/2)/(m + 1) among the m losses before; ties by zero rows."""
     rows = walk(0, 500, 3)
     rows[::7] = 0.0
-    _, features = run_all(spec_of(novelty_window=window, kernel=kernel), rows)
+    _, features = run_all(small_spec(novelty_window=window, kernel=kernel), rows)
     losses, scores = features.loss[~features.initial], features.novelty[~features.initial]
     for n, (loss, score) in enumerate(zip(losses, scores, strict=True)):
         last = losses[max(0, n - window) : n]
@@ -41,7 +34,7 @@ def test_uniform_on_exchangeable_losses() -> None:
     Scores in one window share their reference, so that they are a martingale's ranks, not
     independent: taken once per window they are. Kolmogorov-Smirnov at level 1e-3, fixed seed.
     """
-    spec = spec_of(censor="fixed", threshold=10.0, novelty_window=100, emit="q")
+    spec = small_spec(censor="fixed", threshold=10.0, novelty_window=100, emit="q")
     rows = np.random.default_rng(1).normal(size=(60_000, 3))
     _, features = run_all(spec, rows)
     assert not features.informative[6:].any()
@@ -55,13 +48,13 @@ def test_uniform_on_exchangeable_losses() -> None:
 
 def test_a_change_of_regime_is_seen() -> None:
     calm = np.random.default_rng(2).normal(scale=0.3, size=(400, 3))
-    _, features = run_all(spec_of(), np.vstack([calm, calm[:10] + 5]))
+    _, features = run_all(small_spec(), np.vstack([calm, calm[:10] + 5]))
     assert features.novelty[400] > 0.99
     assert features.novelty[300:400].mean() == pytest.approx(0.5, abs=0.1)
 
 
 def test_project_scores_without_remembering() -> None:
-    spec = spec_of()
+    spec = small_spec()
     state, features = run_all(spec, walk(3, 200, 3))
     probe = walk(4, 30, 3)
     together = TRACKER.project(spec, state, probe)
@@ -73,6 +66,6 @@ def test_project_scores_without_remembering() -> None:
 
 
 def test_the_first_scores_are_in_the_middle() -> None:
-    spec = spec_of()
+    spec = small_spec()
     _, features = run_all(spec, walk(5, 4, 3))
     assert features.novelty.tolist() == [0.5] * 4

@@ -157,11 +157,17 @@ def check_blocks(work: Work, each: list[tuple[Array, Times]]) -> None:
 
 
 def check_as_thinned(
-    kept: npt.NDArray[np.int64],
-    found: tuple[Any, Array, list[Any], list[Any]],
-    thinned: tuple[Any, Array, list[Any], list[Any]],
-) -> None:
-    """Scores, episodes and lines are those of the thinned rows, with the indexes of the tracker."""
+    spec: ReferenceSpec, rows: Array, times: Times, *quiet: tuple[int, int]
+) -> tuple[Any, Any, npt.NDArray[np.int64]]:
+    """Scores, episodes and lines are those of the thinned rows, with the indexes of the tracker.
+
+    Returns:
+        What came of all rows, what came of the thinned ones, and which these are.
+    """
+    work, other = work_of(spec, *quiet), work_of(every_row(spec), *quiet)
+    kept = that_stay(work, rows, times)
+    first = begin(other, "a", rows[:200])
+    found, thinned = run(work, rows, times), run(other, rows[kept], times[kept], model=first)
     _, scores, episodes, devices = found
     assert scores[:, kept].tobytes() == thinned[1].tobytes()
     others = np.ones(scores.shape[1], np.bool_)
@@ -173,17 +179,13 @@ def check_as_thinned(
 
     assert repr(episodes) == repr([each.numbered(number) for each in thinned[2]])
     assert repr(devices) == repr([each.numbered(number) for each in thinned[3]])
+    return found, thinned, kept
 
 
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_all_is_as_if_the_other_rows_were_not_there(kind: str, seed: int) -> None:
-    rows, times = rows_of(seed)
-    work, other = work_of(SPECS[kind]), work_of(every_row(SPECS[kind]))
-    kept = that_stay(work, rows, times)
-    first = begin(other, "a", rows[:200])
-    found, thinned = run(work, rows, times), run(other, rows[kept], times[kept], model=first)
-    check_as_thinned(kept, found, thinned)
+    found, thinned, _ = check_as_thinned(SPECS[kind], *rows_of(seed))
     assert found[2] and len({line.state for line in found[3]}) >= 3
     tables, alone = found[0].reference.tables, thinned[0].reference.tables
     for name in {*tables._fields} - {"left_out"}:
@@ -193,12 +195,8 @@ def test_all_is_as_if_the_other_rows_were_not_there(kind: str, seed: int) -> Non
 def test_rows_of_quiet_times_pass_by_one_after_the_other() -> None:
     rows, times = rows_of(3)
     quiet = [(int(times[start]), int(times[start + 200])) for start in (2000, 5500)]
-    work, other = work_of(BASE, *quiet), work_of(every_row(BASE), *quiet)
-    kept = that_stay(work, rows, times)
+    found, _, kept = check_as_thinned(BASE, rows, times, *quiet)
     assert np.isin(np.arange(5500, 5700), kept).all()
-    first = begin(other, "a", rows[:200])
-    found, thinned = run(work, rows, times), run(other, rows[kept], times[kept], model=first)
-    check_as_thinned(kept, found, thinned)
     assert "quiet" in {line.state for line in found[3]}
 
 

@@ -117,14 +117,19 @@ def test_a_window_that_is_found_has_32_rows_at_least() -> None:
     assert state.tables.counts[WINDOW_LENGTH] == 32
 
 
-def test_a_shape_of_usual_values_is_noticed() -> None:
-    rows = turned(beats(4, 6000))
-    assert run(NONE, rows)[2] == []
-    _, scores, told = run(AUTO, rows)
+def check_noticed(scores: Scores, told: list[Episode]) -> None:
+    """The odd shape has one episode, and the highest score."""
     assert [episode.closed for episode in told] == [False, True]
     assert BEGIN - PERIOD <= told[0].start <= told[0].opened <= BEGIN + PERIOD
     assert told[-1].shares.tolist() == [1.0]
     assert BEGIN <= int(scores.score[ROWS:].argmax()) + ROWS < BEGIN + 2 * PERIOD
+
+
+def test_a_shape_of_usual_values_is_noticed() -> None:
+    rows = turned(beats(4, 6000))
+    assert run(NONE, rows)[2] == []
+    _, scores, told = run(AUTO, rows)
+    check_noticed(scores, told)
     assert scores.p[BEGIN : BEGIN + PERIOD].min() < 1e-3
     settled = int(scores.settled[ROWS + 40 :].argmax()) + ROWS + 40
     assert BEGIN <= settled - 20 < BEGIN + 2 * PERIOD
@@ -271,10 +276,7 @@ def test_a_moving_reference_notices_a_shape_of_usual_values(seed: int) -> None:
     rows = turned(beats(seed, 6000))
     assert run(dataclasses.replace(MOVES, window=None), rows)[2] == []
     state, scores, told = run(MOVES, rows)
-    assert [episode.closed for episode in told] == [False, True]
-    assert BEGIN - PERIOD <= told[0].start <= told[0].opened <= BEGIN + PERIOD
-    assert told[-1].shares.tolist() == [1.0]
-    assert BEGIN <= int(scores.score[ROWS:].argmax()) + ROWS < BEGIN + 2 * PERIOD
+    check_noticed(scores, told)
     assert abs(state.tables.counts[WINDOW_LENGTH] - PERIOD) <= 2
 
 
