@@ -35,7 +35,7 @@ from kerneltrack.registry import (
 )
 from kerneltrack.trackers.common.spec import SubspaceSpec
 
-VERSION = 2
+VERSION = 3
 """Raised with each change of the arrays of a tracker, of a learner, or of what goes with a tracker:
 the golden files of a version (`tests/golden`) are never written anew."""
 KEY = "kerneltrack"

@@ -212,12 +212,13 @@ def _covariance(spec: ReferenceSpec, tables: reference.Tables) -> FloatArray:
 
     Of one with modes it is that of the mode with the most rows.
     """
-    size, first, learned = tables.scatter.shape[1], 0, tables.counts[reference.LEARNED]
+    mode, learned = 0, tables.counts[reference.LEARNED]
     if spec.modes:
         of_modes = tables.modes[:-1, reference.MODE_LEARNED]
-        first, learned = size * int(of_modes.argmax()), of_modes.max()
+        mode, learned = int(of_modes.argmax()), of_modes.max()
+    size = len(tables.mean) // len(tables.scatter)
     own = size - tables.memory.shape[1]
-    lower = np.tril(tables.scatter[first : first + own, :own]) / float(learned)
+    lower = reference.square(tables.scatter[mode], size)[:own, :own] / float(learned)
     trace = math.fsum(np.diag(lower).tolist())
     whole: FloatArray = lower + np.tril(lower, -1).T
     ridge = spec.ridge * trace / len(whole)

@@ -532,7 +532,7 @@ typedef struct {
   int_table modes;
   vec units;
   flags turned;
-  mat former;
+  vec former;
   ints compared;
   int_table episodes;
   mat episode_sums;
@@ -541,7 +541,7 @@ typedef struct {
   ints left_out;
   mat ranges;
 } reference_state;
-KT_WORDS(reference_state, 111);
+KT_WORDS(reference_state, 110);
 
 /* EpisodeRoom: Arrays that a call fills, one entry an episode that was opened, changed or closed.
 */

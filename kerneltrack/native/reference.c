@@ -105,7 +105,7 @@ void follow_means(reference_state *state, int64_t lags, int64_t place) {
 
 double whiten(const reference_state *state, const double *e, double *y) {
   int64_t size = state->mean.size;
-  for (int64_t i = 0; i < size; i++) y[i] = dot(row_of(&state->whitener, i), e, i + 1);
+  for (int64_t i = 0; i < size; i++) y[i] = dot(lower_row(state->whitener.at, i), e, i + 1);
   return dot(y, y, size);
 }
 
@@ -115,7 +115,7 @@ static void measure_four(const reference_state *state, const double *e, v4 *squa
   int64_t size = state->mean.size, width = state->rows.columns, few = short_of(state);
   v4 total = all4(0.0);
   for (int64_t i = 0; i < size; i++) {
-    const double *row = row_of(&state->whitener, i);
+    const double *row = lower_row(state->whitener.at, i);
     v4 a = all4(0.0), b = a, c = a, d = a;
     int64_t j = 0;
     for (; j + 4 <= i + 1; j += 4) {
@@ -672,17 +672,18 @@ int learn_block(const reference_settings *settings, reference_state *state) {
   int64_t size = state->mean.size, *learned = &state->counts.at[LEARNED];
   arena scratch = {0};
   double *e = reals(&scratch, size), *after = reals(&scratch, size), *more = reals(&scratch, size);
-  mat half = table(&scratch, size, size), other = table(&scratch, size, size);
+  mat half = table(&scratch, size, size), other = table(&scratch, size, size), root = table(&scratch, size, size);
   if (!take_block(&scratch)) return 0;
   e = reals(&scratch, size);
   after = reals(&scratch, size);
   more = reals(&scratch, size);
   half = table(&scratch, size, size);
   other = table(&scratch, size, size);
+  root = table(&scratch, size, size);
   /* What the first half of the stretch was measured by is too little to go by. */
   if (state->counts.at[KEPT] > 0) measure_unseen(settings, state, e, after, more);
   if (*learned > settings->memory) {
-    scale_all(state->scatter.at, (double)settings->memory / (double)*learned, size * size);
+    scale_all(state->scatter.at, (double)settings->memory / (double)*learned, state->scatter.columns);
     *learned = settings->memory;
   }
   for (int64_t place = 0; place < state->good.size; place++) {
@@ -691,17 +692,19 @@ int learn_block(const reference_settings *settings, reference_state *state) {
     embed(state, settings->lags, place, e);
     add_scaled(state->mean.at, 1.0 / (double)*learned, e, size);
     embed(state, settings->lags, place, after);
-    for (int64_t i = 0; i < size; i++) add_scaled(row_of(&state->scatter, i), e[i], after, i + 1);
+    for (int64_t i = 0; i < size; i++) add_scaled(lower_row(state->scatter.at, i), e[i], after, i + 1);
   }
   double trace = 0.0, share = 1.0 / (double)most_of(*learned, 1);
   for (int64_t i = 0; i < size; i++) {
-    for (int64_t j = 0; j <= i; j++) row_of(&half, i)[j] = share * row_of(&state->scatter, i)[j];
+    for (int64_t j = 0; j <= i; j++) row_of(&half, i)[j] = share * lower_row(state->scatter.at, i)[j];
     trace += row_of(&half, i)[i];
   }
   double lift = larger(settings->ridge * trace / (double)size, 1e-12);
-  inverse_cholesky(&half, size, lift, &half, &state->whitener, &other);
-  for (int64_t i = 0; i < size; i++)
-    scale_all(row_of(&state->whitener, i), 1.0 / sqrt(state->unseen.at[i]), i + 1);
+  inverse_cholesky(&half, size, lift, &half, &root, &other);
+  for (int64_t i = 0; i < size; i++) {
+    copy(lower_row(state->whitener.at, i), row_of(&root, i), i + 1);
+    scale_all(lower_row(state->whitener.at, i), 1.0 / sqrt(state->unseen.at[i]), i + 1);
+  }
   give_back(&scratch);
   return 1;
 }

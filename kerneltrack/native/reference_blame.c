@@ -39,7 +39,7 @@ static void find_precision(const reference_state *state, mat *out) {
   int64_t size = out->rows;
   fill(out->at, 0.0, size * size);
   for (int64_t i = 0; i < size; i++) {
-    const double *row = row_of(&state->whitener, i);
+    const double *row = lower_row(state->whitener.at, i);
     for (int64_t j = 0; j <= i; j++) add_scaled(row_of(out, j), row[j], row, i + 1);
   }
 }
@@ -256,7 +256,7 @@ static void split_row(const reference_state *state, int64_t lags, int64_t place,
   work->factored = 0;
   fill(work->v, 0.0, size);
   for (int64_t i = 0; i < size; i++)
-    add_scaled(work->v, work->y[i], row_of(&state->whitener, i), i + 1);
+    add_scaled(work->v, work->y[i], lower_row(state->whitener.at, i), i + 1);
 }
 
 /* Whether α is further above its mean than d, of the row and those just before it, is above its own. */

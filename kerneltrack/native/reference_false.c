@@ -66,7 +66,7 @@ static episode_sums sums_at(const reference_state *state, int64_t place) {
 
 /* The Σδδᵀ of a channel: the lower triangle, row by row. */
 static double *products_of(const reference_state *state, const episode_sums *sums, int64_t channel) {
-  int64_t own = state->whitener.columns / state->rows.columns;
+  int64_t own = (state->waiting.columns - state->whitener.columns) / state->rows.columns;
   return sums->products + channel * own * (own + 1) / 2;
 }
 
@@ -222,7 +222,7 @@ static int learn_episode(const reference_settings *settings, reference_state *st
     const double *products = products_of(state, &sums, channel);
     for (int64_t i = 0; i < own; i++)
       for (int64_t j = 0; j <= i; j++) {
-        double *entry = row_of(&of.state.scatter, i * width + channel) + j * width + channel;
+        double *entry = lower_row(of.state.scatter.at, i * width + channel) + j * width + channel;
         *entry = fma(FALSE_COUNTS, products[i * (i + 1) / 2 + j], *entry);
       }
   }

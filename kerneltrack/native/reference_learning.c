@@ -75,8 +75,9 @@ static int wait_with_rows(const reference_settings *settings, part *of, int64_t 
   table(&scratch, wide, wide);
   if (!take_block(&scratch)) return 0;
   mat rows = table(&scratch, SIDE_BY_SIDE, wide), sums = table(&scratch, wide, wide);
+  double *products = state->waiting.at + size;
   sums.rows = (size + 1) / 2 * 2;
-  for (int64_t i = 0; i < size; i++) copy(row_of(&sums, i), row_of(&state->waiting, 1 + i), i + 1);
+  for (int64_t i = 0; i < size; i++) copy(row_of(&sums, i), lower_row(products, i), i + 1);
   rows.rows = 0;
   for (int64_t place = 0; place < state->good.size; place++) {
     if (state->good.at[place] && mode_at(state, place) == mode) {
@@ -89,7 +90,7 @@ static int wait_with_rows(const reference_settings *settings, part *of, int64_t 
     *of->waiting += rows.rows;
     rows.rows = 0;
   }
-  for (int64_t i = 0; i < size; i++) copy(row_of(&state->waiting, 1 + i), row_of(&sums, i), i + 1);
+  for (int64_t i = 0; i < size; i++) copy(lower_row(products, i), row_of(&sums, i), i + 1);
   give_back(&scratch);
   return 1;
 }
@@ -102,7 +103,7 @@ static void forget_waiting(part *of) {
 
 void fade_learned(part *of, double memory) {
   if ((double)*of->learned <= memory) return;
-  scale_all(of->state.scatter.at, memory / (double)*of->learned, of->state.scatter.rows * of->state.mean.size);
+  scale_all(of->state.scatter.at, memory / (double)*of->learned, of->state.scatter.columns);
   *of->learned = (int64_t)memory;
 }
 
@@ -112,7 +113,7 @@ static void find_deviations(const part *of, double *deviations) {
   int64_t size = of->state.mean.size, width = of->state.rows.columns;
   double all = (double)most_of(*of->learned, 1) * (double)(size / width);
   fill(deviations, 0.0, width);
-  for (int64_t i = 0; i < size; i++) deviations[i % width] += row_of(&of->state.scatter, i)[i] / all;
+  for (int64_t i = 0; i < size; i++) deviations[i % width] += lower_row(of->state.scatter.at, i)[i] / all;
   for (int64_t d = 0; d < width; d++) deviations[d] = sqrt(larger(deviations[d], 1.0));
 }
 
@@ -120,12 +121,11 @@ int find_whitener(const reference_settings *settings, part *of) {
   reference_state *state = &of->state;
   int64_t size = state->mean.size, width = state->rows.columns;
   arena scratch = {0};
-  table(&scratch, size, size);
-  table(&scratch, size, size);
+  for (int i = 0; i < 3; i++) table(&scratch, size, size);
   wholes(&scratch, size);
   reals(&scratch, width);
   if (!take_block(&scratch)) return 0;
-  mat half = table(&scratch, size, size), other = table(&scratch, size, size);
+  mat half = table(&scratch, size, size), other = table(&scratch, size, size), root = table(&scratch, size, size);
   int64_t *places = wholes(&scratch, size);
   double *deviations = reals(&scratch, width);
   order_causes(state, places);
@@ -135,11 +135,12 @@ int find_whitener(const reference_settings *settings, part *of) {
     for (int64_t j = 0; j <= i; j++) {
       int64_t a = places[i], b = places[j];
       double unit = deviations[i % width] * deviations[j % width];
-      row_of(&half, most_of(a, b))[least_of(a, b)] = row_of(&state->scatter, i)[j] / (all * unit);
+      row_of(&half, most_of(a, b))[least_of(a, b)] = lower_row(state->scatter.at, i)[j] / (all * unit);
     }
-  inverse_cholesky(&half, size, settings->ridge, &half, &state->whitener, &other);
+  inverse_cholesky(&half, size, settings->ridge, &half, &root, &other);
   for (int64_t i = 0; i < size; i++)
-    for (int64_t k = places[i]; k < size; k++) row_of(&state->whitener, k)[places[i]] /= deviations[i % width];
+    for (int64_t k = places[i]; k < size; k++)
+      lower_row(state->whitener.at, k)[places[i]] = row_of(&root, k)[places[i]] / deviations[i % width];
   give_back(&scratch);
   return 1;
 }
@@ -153,8 +154,8 @@ static int learn_waiting(const reference_settings *settings, part *of, double me
   double all = (double)most_of(*of->learned, 1);
   const double *sum = state->waiting.at;
   for (int64_t i = 0; i < size; i++) {
-    double *row = row_of(&state->scatter, i);
-    add_scaled(row, 1.0, row_of(&state->waiting, 1 + i), i + 1);
+    double *row = lower_row(state->scatter.at, i);
+    add_scaled(row, 1.0, lower_row(state->waiting.at + size, i), i + 1);
     add_scaled(row, -sum[i] / all, sum, i + 1);
   }
   add_scaled(state->mean.at, 1.0 / all, sum, size);

@@ -31,6 +31,7 @@ static void lay_out(reference *of, arena *from) {
   for (int i = 0; i < 3; i++) *wholes_of[i] = (ints){wholes(from, block), block};
   for (int i = 0; i < 3; i++) *flags_of[i] = (flags){piece(from, block, 1), block};
   of->learned = table(from, block, of->state->rows.columns);
+  of->state->memory = table(from, block + 1, of->state->memory.columns);
 }
 
 /* Whether further rows may change the reference. */
@@ -138,6 +139,15 @@ static void settle(reference_state *state, int64_t seen, int64_t done, int64_t m
   }
 }
 
+/* The means over time within the open block, which follow from those before it and its rows; `state` has room for
+them, where the one that is kept has those before it. */
+static void recall(const reference_settings *settings, reference_state *state, const mat *kept) {
+  int64_t stop = next_place(state), since = state->counts.at[SEEN] - state->counts.at[BEGAN];
+  copy(state->memory.at, kept->at, kept->columns);
+  for (int64_t place = most_of(stop - since, 0); place < stop; place++)
+    follow_means_of_mode(settings, state, place);
+}
+
 /* Hold rows against the reference, and let it learn, until all are done, there may be no room for what is
 to be told of episodes, or one is old enough to be the new normal, at the end of a block. `reached`: how
 many rows and episodes that was, and whether one is. `locals`: the times as clocks there show them; `said`: what
@@ -147,27 +157,31 @@ KT_API int64_t kt_reference_run(const reference_settings *settings, reference_st
                                 const mat *rows, const ints *times, const ints *locals,
                                 const int_table *said, reference_outputs *out,
                                 reference_episodes *episodes, ints *reached) {
-  reference of = {settings, state, tracking, subspace,
-                  .kernel = {GAUSSIAN, 1.0 / subspace->bandwidth.at[0], 2, 1.0}};
+  /* One that moves has no kernel subspace. */
+  double bandwidth = settings->moves ? 1.0 : subspace->bandwidth.at[0];
+  reference_state now = *state;
+  reference of = {settings, &now, tracking, subspace, .kernel = {GAUSSIAN, 1.0 / bandwidth, 2, 1.0}};
   int64_t block = state->good.size, done = 0, found = 0, accepted = 0;
   arena scratch = {0};
   lay_out(&of, &scratch);
   if (!take_block(&scratch)) return KT_NO_MEMORY;
   lay_out(&of, &scratch);
+  recall(settings, &now, &state->memory);
   while (done < rows->rows && !accepted && found >= 0) {
     int64_t many = least_of(block - next_place(state), rows->rows - done);
     if (found + many > episodes->number.size) break;
     mat piece = rows_from(rows, done, many);
     int64_t seen = state->counts.at[SEEN];
     found = run_piece(&of, &piece, times->at + done, locals->at + done, said, done, out, episodes, found);
-    settle(state, seen, done, many, out);
+    settle(&now, seen, done, many, out);
     done += many;
     if (found < 0 || next_place(state) != 0) continue;
     if (!end_block(&of)) found = KT_NO_MEMORY;
     accepted = accepts(&of);
     /* A new normal is made of this block's rows. */
-    if (!accepted) roll_block(settings, state);
+    if (!accepted) roll_block(settings, &now);
   }
+  copy(state->memory.at, now.memory.at, state->memory.columns);
   give_back(&scratch);
   if (found < 0) return found;
   reached->at[0] = done;
@@ -187,18 +201,6 @@ KT_API int64_t kt_reference_run_each(const reference_settings *settings, const i
     int64_t done = kt_reference_run(settings, &states[m], tracking, &subspaces[m], &rows[m], &times[m],
                                     &locals[m], &said[m], &outs[m], &episodes[m], &reached[m]);
     if (done != KT_DONE) return done;
-  }
-  return KT_DONE;
-}
-
-/* The means over time within the open block, which follow from those before it and its rows. */
-KT_API int64_t kt_reference_recall_each(const reference_settings *settings, const int64_t *models,
-                                        reference_state *states) {
-  for (int64_t m = 0; m < *models; m++) {
-    reference_state *state = &states[m];
-    int64_t stop = next_place(state), since = state->counts.at[SEEN] - state->counts.at[BEGAN];
-    for (int64_t place = most_of(stop - since, 0); place < stop; place++)
-      follow_means_of_mode(settings, state, place);
   }
   return KT_DONE;
 }

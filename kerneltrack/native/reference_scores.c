@@ -134,7 +134,7 @@ static void find_blocks(const reference_state *state, moving_work *work) {
 void find_factors(const reference_state *state, moving_work *work) {
   int64_t width = state->rows.columns, own = work->own;
   for (int64_t i = 0; i < work->whitener.rows; i++)
-    copy(row_of(&work->whitener, i), row_of(&state->whitener, i), i + 1);
+    copy(row_of(&work->whitener, i), lower_row(state->whitener.at, i), i + 1);
   find_blocks(state, work);
   for (int64_t channel = 0; channel < width; channel++) {
     work->known[channel] = 0;

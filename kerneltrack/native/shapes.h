@@ -60,6 +60,9 @@ static inline double *row_of(const mat *table, int64_t row) {
   return table->at + row * table->columns;
 }
 
+/* Row i of a lower triangle, i + 1 numbers: its rows lie one after the other. */
+static inline double *lower_row(double *triangle, int64_t i) { return triangle + i * (i + 1) / 2; }
+
 /* `many` rows of a table from `first` on. */
 static inline mat rows_from(const mat *table, int64_t first, int64_t many) {
   return (mat){row_of(table, first), many, table->columns};

@@ -121,7 +121,7 @@ def rewritten(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("version", 1, "format version 1: this code reads version 2"),
+        ("version", 2, "format version 2: this code reads version 3"),
         ("version", "2", "format version '2'"),
         ("version", None, "format version None"),
         ("tracker", "pca", "damaged state: tracker"),

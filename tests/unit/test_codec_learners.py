@@ -110,7 +110,7 @@ def test_the_wrong_kind_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("version", 1, "format version 1: this code reads version 2"),
+        ("version", 2, "format version 2: this code reads version 3"),
         ("version", None, "format version None"),
         ("learner", "svm", "damaged state: learner"),
         ("learner", ["ridge"], "damaged state"),

@@ -456,7 +456,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
     for width, lags, means in ((1, 5, 2), (12, 3, 2), (38, 1, 2), (70, 1, 1), (200, 1, 0)):
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
         columns = width * (lags + means)
-        own = 2 * columns * (columns + 1) + width * (lags + 129 * means + 140) + 4250
+        own = columns * (columns + 3) + width * (lags + means + 140) + 4250
         own = 8 * own + 256
         assert sum(array.nbytes for array in state.tables) == own
 

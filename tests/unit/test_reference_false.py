@@ -22,7 +22,7 @@ from kerneltrack.fleet.run import run_models, run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.feedback import FALSE, REAL, Feedback, Said, entry_of
-from kerneltrack.monitor.reference import BLOCK, Episode, Scores
+from kerneltrack.monitor.reference import BLOCK, Episode, Scores, square
 from kerneltrack.monitor.reference.run import NOTHING_SAID
 from kerneltrack.monitor.reference.state import (
     EPISODES_LEARNED,
@@ -236,7 +236,8 @@ def test_sums_and_what_is_learned_are_those_of_the_equations() -> None:
     # The slow means come first in W, then the fast ones, then the rows.
     group = np.r_[2 : lags + 2, 1, 0]
     places = (group[:, None] * width + np.arange(width)).ravel()
-    omega = (before.whitener.T @ before.whitener)[np.ix_(places, places)]
+    whitener = square(before.whitener[0], len(places))
+    omega = (whitener.T @ whitener)[np.ix_(places, places)]
     above = before.tally[:, ::-1].cumsum(axis=1)[:, ::-1]
     share = above / np.maximum(above[:, :1], 1e-9)
     bins = (share > 0.1).argmin(axis=1)
@@ -258,7 +259,7 @@ def test_sums_and_what_is_learned_are_those_of_the_equations() -> None:
     np.testing.assert_allclose(sums[24 + width : 24 + 2 * width], part.sum(axis=0), atol=1e-9)
     # Six times as often, within each channel; m stays. What was learned before fades first.
     fading = min(1024 / after.counts[1], 1.0)
-    moved = np.tril(learned.scatter) - fading * np.tril(after.scatter)
+    moved = square(learned.scatter[0] - fading * after.scatter[0], len(places))
     for channel in range(width):
         at = np.arange(channel, len(before.mean), width)
         np.testing.assert_allclose(
@@ -279,11 +280,7 @@ def test_a_mode_learns_rows_of_its_own() -> None:
     said = said_of(line(over.times[0], over.row + 1))
     plain, learned = (run(rows, each, spec=spec)[0].tables for each in (NOTHING_SAID, said))
     assert learned.episodes[-1, EPISODES_LEARNED] == 1
-    size = len(plain.mean) // 2
-    same = [
-        np.array_equal(plain.scatter[part], learned.scatter[part])
-        for part in (slice(size), slice(size, None))
-    ]
+    same = [np.array_equal(plain.scatter[mode], learned.scatter[mode]) for mode in range(2)]
     assert sorted(same) == [False, True]
 
 

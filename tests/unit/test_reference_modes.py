@@ -84,7 +84,7 @@ def test_each_mode_has_sums_of_its_own() -> None:
     scaled[:, 3] = 0.0
     turns = np.r_[0, np.flatnonzero(np.diff(rows[:, 3])) + 1]
     since = np.arange(len(rows)) - turns[np.searchsorted(turns, np.arange(len(rows)), "right") - 1]
-    size = tables.scatter.shape[1]
+    size = len(tables.mean) // 3
     for place, code in enumerate(tables.codes[:3].tolist()):
         numbers = tables.modes[place]
         assert numbers[MODE_ROWS] == (rows[:, 3] == code).sum()
@@ -241,7 +241,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         rows = np.random.default_rng(0).normal(size=(50, width))
         sizes = [sum(a.nbytes for a in reference.init(each, rows).tables) for each in (plain, spec)]
         columns, streams = width * (spec.lags_for(width) + 2), 2 * width + 4
-        each = 3 * columns * columns + 2 * columns + 192 * streams + 3 * width
+        each = 3 * columns * (columns + 1) // 2 + 2 * columns + 192 * streams + 3 * width
         assert sizes[1] - sizes[0] == 8 * (2 * each + 9 * 3 + 8 + BLOCK) + BLOCK
 
 

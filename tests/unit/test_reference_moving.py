@@ -17,7 +17,7 @@ from kerneltrack.errors import ConfigError
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import AUTO, BLOCK, Episode, ReferenceSpec, Scores
 from kerneltrack.monitor.reference.block import begin, columns_of, go_on
-from kerneltrack.monitor.reference.paces import pack, unpack
+from kerneltrack.monitor.reference.paces import bytes_of, pack, unpack
 from kerneltrack.monitor.reference.state import AFTER_GAP, ARMED, MOVING_LIMIT, SEEN, WAITING
 from tests.parts import examples, lanes
 
@@ -85,8 +85,8 @@ def test_scores_are_those_of_the_covariance_of_rows_that_were_learned() -> None:
     assert many + tables.lows[-1, WAITING] == len(rows) // BLOCK * BLOCK
     np.testing.assert_allclose(tables.mean, inside[:many].mean(axis=0), atol=1e-10)
     around = inside[:many] - inside[:many].mean(axis=0)
-    scatter = np.tril(around.T @ around)
-    np.testing.assert_allclose(np.tril(tables.scatter), scatter, rtol=1e-8, atol=1e-8)
+    scatter = (around.T @ around)[np.tril_indices(around.shape[1])]
+    np.testing.assert_allclose(tables.scatter[0], scatter, rtol=1e-8, atol=1e-8)
     covariance = with_ridge(around.T @ around / many, 4)
     precision = np.linalg.inv(covariance)
     place = len(rows) % BLOCK
@@ -643,14 +643,17 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         state = reference.init(SPEC, np.random.default_rng(0).normal(size=(50, width)))
         lags = SPEC.lags_for(width)
         columns, streams = width * (lags + 2), 2 * width + 4
-        own = 2 * columns * (columns + 1) + width * (lags + 129 * 2 + 140) + 4250
+        # Without its unseen variances, scores and calibration.
+        own = columns * (columns + 2) + width * (lags + 2 + 140) + 4250 - 7 * 512
         own += 311 * streams + 128 * (streams - 3) + 72 * width + 1
-        own += columns * (columns + 1) + 6 * (streams + 1) + columns * (columns + 2) + 6
+        own += columns * (columns + 3) // 2 + 6 * (streams + 1) + columns * (columns + 3) // 2 + 7
         # The last episodes, and which of them rows were left out for.
         own += 5 * 6 + 4 * (24 + 3 * width + columns * (lags + 3) // 2) + 128
         assert sum(array.nbytes for array in state.tables) == 8 * own + 256
-    every = sum(array.nbytes for array in reference.arrays(state).values())
-    assert every < 400_000
+        assert not any(array.size for array in state.kernel)
+        each = columns * (2 * columns + 2 * lags + 11) + width * (lags + 226) + 317 * streams
+        assert own == each + 128 * (streams - 2) + 806
+    assert bytes_of(dataclasses.replace(SPEC, also_every="5 minutes"), 12) < 400_000
     caused = reference.init(dataclasses.replace(SPEC, causes=(0, 3)), np.eye(50, 12)).tables
     assert sum(array.nbytes for array in caused) == 8 * own + 256 + 2 * 304
 

@@ -229,7 +229,7 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
             for each in (spec, dataclasses.replace(spec, window=None))
         ]
         most = 24 if spec is GIVEN else 300
-        more = 1159 if spec is not MOVES else 1477
+        more = 1159 if spec is not MOVES else 453
         assert sizes[0] - sizes[1] == 8 * (width * (rows + most) + more)
 
 

@@ -27,7 +27,7 @@ from transforms.keyed.silence import Heard
 from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
-LOG_VERSION = 16
+LOG_VERSION = 17
 MOST_ENTRIES = 64
 MOST_APPENDED = MOST_ENTRIES // 2
 """Entries of a log that another model is appended to, at most."""

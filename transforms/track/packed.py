@@ -492,7 +492,6 @@ def _references(
     nothing = bytes(size)
     kept = side_by_side([head.kept or nothing for head in heads], size)
     blocks = BlockParts(unfolded, kept)
-    references.recall(work.reference, width, blocks)
     if not referred.all():
         none = references.joined_states(work.reference, width, [None])
         blocks.moving[~referred] = none.moving[0]

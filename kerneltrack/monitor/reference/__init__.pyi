@@ -45,4 +45,5 @@ from .state import next_places as next_places
 from .state import passed_last as passed_last
 from .state import ready as ready
 from .state import restarted as restarted
+from .state import square as square
 from .state import storable as storable

@@ -2,9 +2,8 @@
 
 A reference is two blocks of bytes: what changes with every row, and what changes only where a block
 of `BLOCK` rows ends, if the reference learns. Whoever keeps references between their rows need not
-write the larger part each time; of the other the rows that are yet to come are left out, and the
-means over time that follow from the rows before. The row loop is that of `update`, and so are the
-bits.
+write the larger part each time; of the other the rows that are yet to come are left out. The row
+loop is that of `update`, and so are the bits.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from kerneltrack.monitor.reference.state import (
     CALIBRATED,
     EPISODES_LEARNED,
     FLAGS,
-    KERNEL,
     MODE_UNPLACED,
+    OF_KERNEL,
     OPENED,
     PAD,
     PASSED_BY,
@@ -48,6 +47,7 @@ from kerneltrack.monitor.reference.state import (
     from_arrays,
     init,
     layout,
+    layout_of_kernel,
     next_places,
     passed_last,
     storable,
@@ -67,7 +67,7 @@ KEPT_TABLES = (
     "ranges",
 )
 """Those of the tables that only the end of a block changes; the kernel subspace is another."""
-OF_ROWS = ("memory", "rows", "measured", *FLAGS)
+OF_ROWS = ("rows", "measured", *FLAGS)
 """Those that the open block's rows fill, one after the other."""
 SCORES = Lanes.of(Scores.none(1).columns)
 """Room for what the loop says of rows."""
@@ -105,7 +105,7 @@ def parts_of(spec: ReferenceSpec, width: int) -> BlockParts:
     """Return where the arrays of references lie, for rows of so many channels."""
     tables = layout(spec, width)
     kept = {name: tables[name] for name in KEPT_TABLES}
-    kernel = {f"kernel.{name}": like for name, like in KERNEL.layout(spec.kernel, width).items()}
+    kernel = {f"{OF_KERNEL}{name}": like for name, like in layout_of_kernel(spec, width).items()}
     moving = {name: tables[name] for name in tables if name not in kept and name not in OF_ROWS}
     moving |= {name: tables[name] for name in OF_ROWS}
     return BlockParts(Places.of(moving), Places.of({**kept, **kernel}))
@@ -128,9 +128,7 @@ def unpack(spec: ReferenceSpec, width: int, data: BlockParts) -> ReferenceState:
     if not fine[0]:
         raise ConfigError("reference", f"{len(data.moving)} bytes", "as many as its rows take")
     named = {**moving.arrays(blocks[0].tobytes()), **kept.arrays(data.kept)}
-    state = from_arrays(spec, storable(named))
-    call("reference_recall_each", settings_of(spec, width, False), (1,), state.tables)
-    return state
+    return from_arrays(spec, storable(named))
 
 
 def fold(spec: ReferenceSpec, width: int, moving: Blocks) -> list[bytes]:
@@ -153,10 +151,7 @@ def fold(spec: ReferenceSpec, width: int, moving: Blocks) -> list[bytes]:
 
 
 def unfold(spec: ReferenceSpec, width: int, folded: Sequence[bytes]) -> tuple[Blocks, BoolArray]:
-    """Return the moving parts, (m, bytes), that `fold` left, and which have the right length.
-
-    The means over time within their open blocks are still missing (`recall`).
-    """
+    """Return the moving parts, (m, bytes), that `fold` left, and which have the right length."""
     places, head = parts_of(spec, width).moving, _head_of(spec, width)
     moving = np.zeros((len(folded), places.size), np.uint8)
     fine = np.array([len(data) >= head for data in folded], np.bool_)
@@ -180,14 +175,14 @@ def unfold(spec: ReferenceSpec, width: int, folded: Sequence[bytes]) -> tuple[Bl
 
 
 def _of_rows(places: Places) -> list[str]:
-    """Return the arrays that the open block's rows fill but for `memory`, without empty ones."""
-    return [name for name in OF_ROWS[1:] if math.prod(places.likes[name].shape)]
+    """Return the arrays that the open block's rows fill, without empty ones."""
+    return [name for name in OF_ROWS if math.prod(places.likes[name].shape)]
 
 
 def _head_of(spec: ReferenceSpec, width: int) -> int:
-    """Return the bytes up to the means over time before the open block, them among it."""
+    """Return the bytes before what the open block's rows fill."""
     places: Places = parts_of(spec, width).moving
-    return places.offsets["memory"] + 8 * spec.memories_for(width) * width
+    return places.offsets[OF_ROWS[0]]
 
 
 def columns_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> dict[str, npt.NDArray[Any]]:
@@ -215,6 +210,8 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
     columns, lengths = columns_of(spec, rows.shape[1], blocks), stops - starts
     scaling = scaling_of_each(rows, starts, stops)
     columns["shift"][...], columns["scale"][...] = scaling
+    if spec.moves:
+        return blocks
     # The kernel subspace begins with the same rows, scaled.
     owner = np.repeat(np.arange(len(starts)), lengths)
     ends = np.cumsum(lengths)
@@ -223,7 +220,7 @@ def begin(spec: ReferenceSpec, rows: FloatArray, starts: IntArray, stops: IntArr
     scaled = apply_scaling(of_rows, rows[first], math.inf)
     seen = look_at_each(spec.kernel, scaled, ends - lengths, ends)
     for name, array in seen._asdict().items():
-        columns[f"kernel.{name}"][...] = array
+        columns[f"{OF_KERNEL}{name}"][...] = array
     return blocks
 
 
@@ -243,7 +240,7 @@ def go_on(  # noqa: PLR0913 - rows come as columns
 
     Args:
         spec: The spec.
-        blocks: (m, bytes) of each part, nothing left out (`recall`); written to.
+        blocks: (m, bytes) of each part, nothing left out; written to.
         rows: (n, D), finite; a model's follow one another, in the order of their times.
         starts: (k,) place of each model's first row.
         stops: (k,) place after each model's last row.
@@ -288,12 +285,6 @@ def _spans_of(tables: Sequence[IntArray]) -> IntArray:
     return np.array([(address(table), *table.shape) for table in tables], np.int64)
 
 
-def recall(spec: ReferenceSpec, width: int, blocks: BlockParts) -> None:
-    """Fill in what `unfold` leaves out: the means over time within the open blocks."""
-    settings, count = _laid_out(spec, width, False).settings, len(blocks.moving)
-    call("reference_recall_each", settings, (count,), _words(spec, width, blocks)[0])
-
-
 class _LaidOut(NamedTuple):
     """What the loop takes that is the same in each call.
 
@@ -335,7 +326,7 @@ class _Orders(NamedTuple):
 
 @lru_cache(maxsize=16)
 def _orders(spec: ReferenceSpec, width: int) -> _Orders:
-    names = [*Tables._fields, *(f"kernel.{name}" for name in CovarianceState._fields)]
+    names = [*Tables._fields, *(f"{OF_KERNEL}{name}" for name in CovarianceState._fields)]
     parts = [[*part.likes] for part in parts_of(spec, width)]
     there = [name for part in parts for name in part]
     places = parts_of(spec, width)

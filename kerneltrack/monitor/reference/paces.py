@@ -230,15 +230,7 @@ def unpack(spec: ReferenceSpec, width: int, data: BlockParts) -> ReferenceState:
     """
     if spec.second is None:
         return block.unpack(spec, width, data)
-    blocks = _checked(spec, width, [data])
-    recall(spec, width, blocks)
-    return state_at(spec, width, blocks, 0)
-
-
-def recall(spec: ReferenceSpec, width: int, blocks: BlockParts) -> None:
-    """Fill in what `unfold` leaves out: the means over time within the open blocks."""
-    for pace in paces_of(spec, width, blocks):
-        block.recall(*pace)
+    return state_at(spec, width, _checked(spec, width, [data]), 0)
 
 
 def check_each(spec: ReferenceSpec, width: int, folded: Sequence[BlockParts]) -> None:

@@ -106,8 +106,10 @@ MEASURES = ("d²", "d² without means over time", "d² of the newest row alone",
 
 RANGE_DAYS = 16
 """Days of which a cause's lowest and highest value are kept (native/reference_ranges.c)."""
-OPTIONAL = ("shapes", "before", "left_out", "ranges")
-"""Tables that states have only with windows, one row of a span, or causes."""
+OPTIONAL = ("shapes", "before", "left_out", "ranges", "unseen", "scores", "calibration")
+"""Tables that states have only with windows, one row of a span, or causes; or not if they move."""
+OF_KERNEL = "kernel."
+"""What the names of the kernel subspace's arrays begin with."""
 LEFT_OUT = 7
 """More numbers than streams in `left_out`."""
 ALL_LEFT_OUT, LAST_SPAN = -2, -1
@@ -148,14 +150,16 @@ class Tables(NamedTuple):
         shift: (D,) centre over scale.
         scale: (D,) standard deviation.
         rows: (BLOCK + L - 1, D) the open block's rows, scaled, behind the L - 1 before it.
-        memory: (BLOCK + 1, DM) means over time of the scaled rows, the faster one first, before the
-            open block and after each of its rows.
+        memory: (1, DM) means over time of the scaled rows before the open block, the faster one
+            first; the loops find those within it by its rows.
         good: (BLOCK,) which of them may be learned.
         fresh: (BLOCK,) which of them come after a gap.
         mean: (E,) m.
-        scatter: (E, E) lower triangle of Σ(e - m)(e - m)ᵀ.
-        whitener: (E, E) W, lower triangle.
-        unseen: (E,) variance of each entry of y over rows that were not learned yet.
+        scatter: (1, T) lower triangle of Σ(e - m)(e - m)ᵀ, its rows one after the other (`square`);
+            T is E(E + 1)/2.
+        whitener: (1, T) W, likewise.
+        unseen: (E,) variance of each entry of y over rows that were not learned yet. (0,), as the
+            rows of the next two, in a reference that moves, which has counts in their place.
         scores: (4, 512) the `MEASURES` that the next calibration is made of: those of the second
             half so far, evenly, then a ring.
         calibration: (3, 512) the scores of the last one, sorted: one of each measure but α.
@@ -197,7 +201,7 @@ class Tables(NamedTuple):
             others' are.
         hours: (24, 3D) of each hour of the day by channel: rows, their sum and sum of squares.
         watched: (1,) rows that the excursions came in.
-        waiting: (E + 1, E) Σ(e - m) of the rows that wait to be learned, and below it the lower
+        waiting: (1, E + T) Σ(e - m) of the rows that wait to be learned, and behind it the lower
             triangle of Σ(e - m)(e - m)ᵀ.
         lows: (Q + 1, 6) row and time at which each S was low (row -1 of the first: none was held
             against the reference since `restarted`), and rows that were odd since; in the last one
@@ -216,8 +220,8 @@ class Tables(NamedTuple):
             without a place.
         units: (M,) of each mode the mean of d.
         turned: (BLOCK,) which of the open block's rows begin another mode; (0,) without modes.
-        former: (E + 2, E) of a reference that moves: mean and whitener of before the last change
-            that lasted; the distance that one row in ten was beyond. (0, E) where it does not move.
+        former: (E + T + 1,) of a reference that moves: mean and whitener of before the last change
+            that lasted; the distance that one row in ten was beyond. (0,) where it does not move.
         compared: (6,) of which mode, from 1, `former` is (0: there is none); of which mode it is to
             be kept; rows of the last episode that were held against it, and how many of them were
             usual; the row since when the device has changed to stay, from 1 (0: it has not), and
@@ -277,7 +281,7 @@ class Tables(NamedTuple):
     modes: IntMatrix
     units: FloatVector
     turned: BoolVector
-    former: FloatMatrix
+    former: FloatVector
     compared: IntVector
     episodes: IntMatrix
     episode_sums: FloatMatrix
@@ -290,19 +294,19 @@ class Tables(NamedTuple):
 class ReferenceState(NamedTuple):
     """A model's reference; every array keeps its shape for the model's whole life.
 
-    The bytes of its arrays are 8(2E(E + 1) + D(L + 129M + 140) + 4250) + 256 and those of the
-    kernel subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). One that moves has
-    8(E(2E + 2L + 2M + 5) + 317Q + 128(Q - 2) + 84D + 139) more, Q = 2D + 4; that there are modes
-    takes 8(128 + 17) + 128 more, and each but the first 8(3E² + 2E + 192Q + 3D + 9). Windows take
-    8(D(C + W) + 1159) more, 8(D(C + W) + 1477) of one that moves; one row a span 8(Q + 7); C
-    causes 304C.
+    The bytes of its arrays are 8(E(E + 3) + D(L + M + 140) + 4250) + 256 and those of the kernel
+    subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). Those of one that moves,
+    which has no subspace, are 8(E(2E + 2L + 2M + 7) + D(L + M + 224) + 317Q + 128(Q - 2) + 806) +
+    256, Q = 2D + 4; that there are modes takes 8(128 + 17) + 128 more, and each but the first
+    8(3E(E + 1)/2 + 2E + 192Q + 3D + 9). Windows take 8(D(C + W) + 1159) more, 8(D(C + W) + 453) of
+    one that moves; one row a span 8(Q + 7); C causes 304C.
 
     A second reference (`ReferenceSpec.second`) takes as much once more without windows, with one
     row a span, and 8(17 + 2D).
 
     Attributes:
         tables: What the row loops work on.
-        kernel: State of the kernel subspace of the scaled rows.
+        kernel: State of the kernel subspace of the scaled rows; empty arrays where it moves.
         second: The second reference, of the first row of each span; None without one.
         joint: What is known of the episodes of both; None without a second one.
     """
@@ -320,20 +324,20 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
     memories = spec.memories_for(width) * width
     columns = lags * width + memories
     streams, modes = spec.streams_for(width), spec.modes
-    each = max(modes, 1)
+    each, triangle = max(modes, 1), columns * (columns + 1) // 2
     return {
         "shift": real(width),
         "scale": real(width),
         "rows": real(BLOCK + lags - 1, width),
-        "memory": real(BLOCK + 1, memories),
+        "memory": real(1, memories),
         "good": ArrayForm((BLOCK,), np.bool_),
         "fresh": ArrayForm((BLOCK,), np.bool_),
         "mean": real(each * columns),
-        "scatter": real(each * columns, columns),
-        "whitener": real(each * columns, columns),
-        "unseen": real(columns),
-        "scores": real(len(MEASURES) + windowed, MOST_KEPT),
-        "calibration": real(len(MEASURES) - 1 + windowed, MOST_KEPT),
+        "scatter": real(each, triangle),
+        "whitener": real(each, triangle),
+        "unseen": real(0 if streams else columns),
+        "scores": real(0 if streams else len(MEASURES) + windowed, MOST_KEPT),
+        "calibration": real(0 if streams else len(MEASURES) - 1 + windowed, MOST_KEPT),
         "measured": real(streams + 2 + (modes > 0) if streams else len(MEASURES) + windowed, BLOCK),
         "peaks": real(MOST_PEAKS),
         "blame": real(width),
@@ -352,14 +356,14 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "evidences": real(streams, 7),
         "hours": real(24 if streams else 0, 3 * width),
         "watched": real(1 if streams else 0),
-        "waiting": real(each * (columns + 1) if streams else 0, columns),
+        "waiting": real(each if streams else 0, columns + triangle),
         "lows": whole(streams + 1 if streams else 0, 6),
         "causes": whole(width),
         "codes": real(modes + 1 if modes else 0),
         "modes": whole(modes + 1 if modes else 0, 7),
         "units": real(modes),
         "turned": ArrayForm((BLOCK if modes else 0,), np.bool_),
-        "former": real(columns + 2 if streams else 0, columns),
+        "former": real(columns + triangle + 1 if streams else 0),
         "compared": whole(6 if streams else 0),
         "episodes": whole(KEPT_EPISODES + 1 if streams else 0, 6),
         "episode_sums": real(
@@ -372,6 +376,28 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
     }
 
 
+def layout_of_kernel(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
+    """Return what the arrays of the kernel subspace are like; one that moves has none."""
+    like = KERNEL.layout(spec.kernel, width)
+    if not spec.moves:
+        return like
+    return {name: ArrayForm((0, *shape[1:]), dtype) for name, (shape, dtype) in like.items()}
+
+
+def square(lower: FloatArray, size: int) -> FloatArray:
+    """Return a lower triangle whose rows lie one after the other as a matrix, (size, size)."""
+    matrix = np.zeros((size, size))
+    matrix[np.tril_indices(size)] = lower
+    return matrix
+
+
+def _no_kernel(spec: ReferenceSpec, width: int, of: tuple[int, ...] = ()) -> CovarianceState:
+    """Return the kernel subspace of a reference that moves, or those of m, (m, ...) each."""
+    like = layout_of_kernel(spec, width)
+    empty = {name: np.zeros((*of, *shape), dtype) for name, (shape, dtype) in like.items()}
+    return CovarianceState(**empty)
+
+
 def init(spec: ReferenceSpec, first_rows: npt.ArrayLike) -> ReferenceState:
     """Make the reference of a model from its first rows, (m, D): scale and bandwidth only.
 
@@ -381,7 +407,10 @@ def init(spec: ReferenceSpec, first_rows: npt.ArrayLike) -> ReferenceState:
     rows = first_matrix(first_rows)
     scale = scaling.standard_scaling(rows, math.inf)
     tables = empty(spec, scale.shift, scale.scale, 0)
-    kernel = KERNEL.init(spec.kernel, scaling.apply_scaling(scale, rows, math.inf))
+    if spec.moves:
+        kernel = _no_kernel(spec, rows.shape[1])
+    else:
+        kernel = KERNEL.init(spec.kernel, scaling.apply_scaling(scale, rows, math.inf))
     if spec.second is None:
         return ReferenceState(tables, kernel)
     return ReferenceState(tables, kernel, init(spec.second, rows), no_episode(rows.shape[1]))
@@ -503,7 +532,7 @@ def next_places(counts: IntArray) -> Any:
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
     """Return the state's arrays by name, for the codec."""
     kernel = {f"kernel.{name}": array for name, array in KERNEL.arrays(state.kernel).items()}
-    own = {**storable(state.tables._asdict()), **kernel}
+    own = storable({**state.tables._asdict(), **kernel})
     if state.second is None or state.joint is None:
         return own
     return with_second(own, arrays(state.second), state.joint._asdict())
@@ -520,7 +549,13 @@ def with_second(
 
 def storable(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """Return arrays by name as the codec has them: it knows whole numbers and reals."""
-    stored = {name: array for name, array in arrays.items() if name not in OPTIONAL or array.size}
+    scale = arrays.get(f"{OF_KERNEL}scale")
+    no_kernel = scale is not None and not scale.shape[-1]
+    stored = {
+        name: array
+        for name, array in arrays.items()
+        if (name not in OPTIONAL or array.size) and not (no_kernel and name.startswith(OF_KERNEL))
+    }
     return {**stored, **{name: arrays[name].astype(np.int64) for name in FLAGS}}
 
 
@@ -549,7 +584,7 @@ def from_arrays(
         opened = np.stack([counts[..., OPENED], of_second[..., OPENED]], axis=-1)
         check_joint(known.wholes, counts[..., SEEN], opened)
         return first._replace(second=more, joint=known)
-    own = {name: array for name, array in arrays.items() if not name.startswith("kernel.")}
+    own = {name: array for name, array in arrays.items() if not name.startswith(OF_KERNEL)}
     scale = own.get("scale", np.zeros(0))
     if scale.ndim != len(of) + 1 or not scale.shape[-1]:
         raise ConfigError("reference.scale", scale.shape, "of shape (D,)")
@@ -585,15 +620,15 @@ def from_arrays(
         raise ConfigError("reference.ranges", places.tolist(), "the places of the spec's causes")
     if (tables.causes != _causes_of(spec, width)).any():
         raise ConfigError("reference.causes", tables.causes.tolist(), "those of the spec")
-    kernel = KERNEL.from_arrays(
-        spec.kernel,
-        {
-            name.removeprefix("kernel."): array
-            for name, array in arrays.items()
-            if name.startswith("kernel.")
-        },
-        of,
-    )
+    of_kernel = {
+        name.removeprefix(OF_KERNEL): array
+        for name, array in arrays.items()
+        if name.startswith(OF_KERNEL)
+    }
+    if spec.moves:
+        copies_like("reference.kernel", of_kernel, {}, of=of)
+        return ReferenceState(tables, _no_kernel(spec, width, of))
+    kernel = KERNEL.from_arrays(spec.kernel, of_kernel, of)
     if kernel.scale.shape != scale.shape:
         raise ConfigError("reference.kernel.scale", kernel.scale.shape, f"of shape ({width},)")
     return ReferenceState(tables, kernel)
