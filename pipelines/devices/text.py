@@ -30,7 +30,7 @@ _WORDS = {
 _TELLING = (OFF, CHANGED)
 """States whose kind and channels the table has."""
 _HEAD = ("device", "state", "since", "kind", "channels", "last row")
-_IN_TABLE = {"channels": "channels: share (above usual)"}
+_IN_TABLE = {"channels": "channels: share (+ above, - below usual)"}
 """Heads of a table for people that say what is in a column."""
 _MOST_NAME = 40
 
@@ -160,8 +160,12 @@ def _total(lines: Sequence[Line]) -> str:
     states = Counter(line["state"] for line in lines)
     off, changed = states.pop(OFF, 0), states.pop(CHANGED, 0)
     others = [f"{states[state]:,} {word}" for state, word in _WORDS.items() if states[state]]
-    of = f"{off:,} of {len(lines):,} devices {'is' if off == 1 else 'are'} off"
-    of += f", {changed:,} changed" if changed else ""
+    many = f"of {len(lines):,} devices"
+    of = f"{off:,} {many} {'is' if off == 1 else 'are'} off"
+    if changed:
+        has = f"{'has' if changed == 1 else 'have'} changed to stay"
+        # That none is off would sound as if all were well, if it came first.
+        of = f"{of}, {changed:,} {has}" if off else f"{changed:,} {many} {has}, none is off"
     return f"{of} ({', '.join(others)})" if others else of
 
 

@@ -79,7 +79,7 @@ def test_the_table_has_who_is_off_first(tmp_path: Path, capsys: pytest.CaptureFi
     output = run(tmp_path / "out", *lines, **FIRST)
     assert [" ".join(line.split()) for line in printed(capsys, output)] == [
         "1 of 3 devices is off (1 well, 1 calibrating)",
-        "device state since kind channels: share (above usual) last row",
+        "device state since kind channels: share (+ above, - below usual) last row",
         "m2 off 2017-07-14 02:40:40 UTC ramp a 70% (-3.2), b 26% (+0.50) 2017-07-14 02:41:39 UTC",
         "m10 well 2017-07-14 02:41:10 UTC 2017-07-14 02:41:39 UTC",
         "m1 calibrating until row 64 2017-07-14 02:40:29 UTC",

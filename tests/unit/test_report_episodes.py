@@ -134,7 +134,7 @@ def test_the_worst_comes_first_and_is_what_the_curves_show(tmp_path: Path) -> No
         )
     )
     output_text = text_of(page)
-    assert "2 of 3 devices were off, 1 of them to the end." in output_text
+    assert "2 of 3 devices were off, 1 to the end, 1 well again." in output_text
     assert output_text.index("2017-07-14 02:40:40 row 40 ramp") < output_text.index("row 40 shift")
     assert "a 70 % (-3.2) , b 26 % (+0.50)" in output_text
     data = data_of(page)
@@ -154,7 +154,7 @@ def test_the_worst_comes_first_and_is_what_the_curves_show(tmp_path: Path) -> No
 def test_rows_without_times_are_placed_by_their_index(tmp_path: Path) -> None:
     page = page_of(run(tmp_path / "out", ["a"], episode("a", timed=False), timed=False))
     assert data_of(page)["episodes"] == [[["shift", "closed", 40, 61, None, None]]]
-    assert "1 of 1 device was off." in text_of(page)
+    assert "1 of 1 device was off, well again." in text_of(page)
     assert "Since row" in text_of(page)
 
 
@@ -200,7 +200,7 @@ def test_channels_are_named_by_their_shares(
     found = episodes_of(output, {**RUN, "columns": {"features": ["a", "b", "c"]}})
     assert found is not None
     assert episode_lines(found, 1, "run/episodes") == [
-        "1 of 1 devices was off:",
+        "1 of 1 devices was off, well again:",
         f"  a: since 2017-07-14 02:40:40 UTC until 2017-07-14 02:41:00 UTC, shift, {where}",
     ]
 
@@ -528,7 +528,7 @@ def test_devices_that_recovered_are_not_off(tmp_path: Path) -> None:
         ("a", "shift", 20.0),
     ]
     lines = episode_lines(found, 3, "run/episodes")
-    assert lines[0] == "2 of 3 devices were off:"
+    assert lines[0] == "2 of 3 devices were off, all well again:"
     assert lines[-1] == "back to what was normal before a lasting change: a, b"
     only = episodes_of(run(tmp_path / "only", ["b"], reported[3]), about)
     assert only is not None

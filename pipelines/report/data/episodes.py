@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,8 +128,8 @@ class Episodes:
         models: How many.
         still: How many of them the input ended within an episode of.
         total: Episodes of all of them.
-        worst: The first 100, in the order of `worst_first`; those that have changed as many others
-            have come last.
+        worst: The first 100: those that are off, those that have changed to stay, the others; each
+            in the order of `worst_first`, but what many have changed alike comes after the rest.
         together: The most models that went off within three hours of each other.
         together_at: Event time at which the first of these did, ns; None without times.
         pace: Event time from row to row, ns, in the longest episode; None without times.
@@ -211,8 +211,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     found.sort(key=lambda off: (*worst_first(off.kind, off.severity), natural(off.model)))
     groups = alike(episodes[off.model] for off in found if off.still or off.changed)
     many = {one.device for group in groups for one in group}
-    # There is a line about those; what is nobody else's is rather a fault.
-    found.sort(key=lambda off: off.changed and not off.still and off.model in many)
+    found.sort(key=lambda off: _rank(off, many))
     still = sum(off.still for off in found)
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
@@ -221,6 +220,17 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
     rules = dict(Counter(muted.values()).most_common())
     about = (together, at, pace, rows, lately, recovered, len(changed - {*_open(found)}), rules)
     return Episodes(len(found), still, total, found[:MOST_LISTED], *about, alike_lines(groups))
+
+
+def _rank(off: Off, many: Collection[str]) -> int:
+    """Return where a model comes: off, changed to stay, well again.
+
+    Of those that have changed, the models that differ alike come last: there is a line about them,
+    and what is nobody else's is rather a fault.
+    """
+    if off.still:
+        return 0
+    return (2 if off.model in many else 1) if off.changed else 3
 
 
 def _open(found: Iterable[Off]) -> Iterator[str]:
@@ -374,7 +384,7 @@ def episode_lines(
     if not found.models:
         return [f"none of {models:,} devices was off", *_others(found, place)]
     were = "was" if found.models == 1 else "were"
-    lines = [f"{found.models:,} of {models:,} devices {were} off{_to_the_end(found)}:"]
+    lines = [f"{found.models:,} of {models:,} devices {were} off, {standing(found)}:"]
     for off in found.worst[:MOST_NAMED]:
         since = f"row {off.row:,}" if off.start is None else clock.named(off.start)
         until = "" if off.open else _until(off, clock)
@@ -551,9 +561,20 @@ def _until(off: Off, clock: SiteClock) -> str:
     return f" until {clock.named(off.last)}"
 
 
-def _to_the_end(found: Episodes) -> str:
-    if found.still == found.models:
-        return ", to the end" if found.models == 1 else ", all to the end"
-    still = f", {found.still:,} of them to the end" if found.still else ""
-    has = "has" if found.changed == 1 else "have"
-    return still + (f", {found.changed:,} {has} changed to stay" if found.changed else "")
+def standing(found: Episodes) -> str:
+    """Return how many of the models that were off still are, have changed, or are well again.
+
+    Example:
+        >>> standing(Episodes(15, 0, 22, [], changed=9))
+        'none to the end, 9 changed to stay, 6 well again'
+    """
+    parts = {
+        "to the end": found.still,
+        "changed to stay": found.changed,
+        "well again": found.models - found.still - found.changed,
+    }
+    for words, count in parts.items():
+        if count == found.models:
+            return words if count == 1 else f"all {words}"
+    told = [f"{count:,} {words}" for words, count in parts.items() if count]
+    return ", ".join(told if found.still else ["none to the end", *told])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of
 from pipelines.report.data.channels import MOST_CHANNELS
-from pipelines.report.data.episodes import early_lines, muted_lines
+from pipelines.report.data.episodes import early_lines, muted_lines, standing
 from pipelines.report.data.incidents import MOST_LISTED as MOST_INCIDENTS
 from pipelines.report.data.listed import listed_text
 from pipelines.report.data.neighbours import REASONS
@@ -77,6 +77,7 @@ def render_page(report: Report) -> str:
         alerts=report.alerts,
         episodes=report.episodes,
         early=early_lines(run),
+        standing=standing(report.episodes) if report.episodes is not None else "",
         muted=muted_lines(report.episodes.muted) if report.episodes is not None else [],
         incidents=report.incidents[-MOST_INCIDENTS:],
         listed=report.listed,
