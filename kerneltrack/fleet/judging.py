@@ -92,7 +92,7 @@ class Judging:
         counts = references.told_counts(*known, valid.which)
         passes, heads = self._before(known, valid, counts)
         changed_before = references.changes_of(*known, valid.which)
-        unplaced = references.unplaced_rows(*known)
+        unplaced = block.unplaced_rows(*first)
         learned = references.learned_episodes(*known)
         found = self._refer(first, valid, quiet)
         self._put(valid, found.scores, results)
@@ -100,7 +100,7 @@ class Judging:
             self._keep(first, valid, left)
         for second in more:
             found = self._joined(known, second, valid, counts[:, SEEN], found)
-        results.without_mode += references.unplaced_rows(*known) - unplaced
+        results.without_mode += block.unplaced_rows(*first) - unplaced
         results.false_learned += references.learned_episodes(*known) - learned
         places = dict(zip(valid.which.tolist(), range(len(before)), strict=True))
 
@@ -156,7 +156,7 @@ class Judging:
             return np.zeros(len(valid.which), np.bool_), {}
         lasts = valid.which[may_last(counts, valid.stops - valid.starts)]
         states = ((model, models.reference_of(model)) for model in lasts.tolist())
-        passes = references.passed_last_each(*known)
+        passes = block.passed_last_each(*references.first_pace(*known))
         heads = {model: _copied(state) for model, state in states if state is not None}
         return passes[valid.which], heads
 

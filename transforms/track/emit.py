@@ -15,7 +15,8 @@ from kerneltrack.fleet.clock import NO_TIME
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.results import Results
 from kerneltrack.learners.common.inputs import own_inputs
-from kerneltrack.monitor.reference import paces as references
+from kerneltrack.monitor.reference import block
+from kerneltrack.monitor.reference.paces import first_pace
 from kerneltrack.trackers.common.scaling import Scaling
 from transforms.chunks import Chunk
 from transforms.failures import Failures
@@ -122,7 +123,8 @@ def tell_unreferenced(models: Models) -> None:
     spec = models.work.reference
     if spec is None or models.reference is None:
         return
-    ready = references.ready_of(spec, models.width, models.reference) & models.referred
+    first = first_pace(spec, models.width, models.reference)
+    ready = block.ready_of(*first) & models.referred
     for place in np.flatnonzero(~ready).tolist():
         count_unreferenced(models.keys[place])
 

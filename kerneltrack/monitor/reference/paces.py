@@ -82,6 +82,11 @@ def paces_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> list[Pace]:
     return found
 
 
+def first_pace(spec: ReferenceSpec, width: int, blocks: BlockParts) -> Pace:
+    """Return the references of all rows, in place: rows have their p by these."""
+    return paces_of(spec, width, blocks)[0]
+
+
 def joints_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> Joint | None:
     """Return what is known of both references' episodes, (m, ...) each, in place; None of one."""
     if spec.second is None:
@@ -293,7 +298,7 @@ def told_counts(spec: ReferenceSpec, width: int, blocks: BlockParts, models: Int
 
     How many episodes there were, and which row opened one, is as it is told.
     """
-    counts = counts_of(spec, width, blocks)[models]
+    counts = block.counts_of(*first_pace(spec, width, blocks))[models]
     joints = joints_of(spec, width, blocks)
     if joints is not None:
         counts[:, OPENED] = joints.wholes[models, OPEN_SINCE]
@@ -313,26 +318,6 @@ def changes_of(spec: ReferenceSpec, width: int, blocks: BlockParts, models: IntA
         return np.zeros((len(models), 2), np.int64)
     compared: IntArray = block.parts_of(spec, width).moving.column(blocks.moving, "compared")
     return compared[models, CHANGED:]
-
-
-def counts_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> IntArray:
-    """Return the counts of the references of all rows, in place, (m, k); see `Tables`."""
-    return block.counts_of(*paces_of(spec, width, blocks)[0])
-
-
-def passed_last_each(spec: ReferenceSpec, width: int, blocks: BlockParts) -> BoolArray:
-    """Return whose newest row passed by, (m,)."""
-    return block.passed_last_each(*paces_of(spec, width, blocks)[0])
-
-
-def ready_of(spec: ReferenceSpec, width: int, blocks: BlockParts) -> BoolArray:
-    """Return whose rows have a p, (m,); see `state.ready`."""
-    return block.ready_of(*paces_of(spec, width, blocks)[0])
-
-
-def unplaced_rows(spec: ReferenceSpec, width: int, blocks: BlockParts) -> int:
-    """Return how many rows were of modes that have no place."""
-    return block.unplaced_rows(*paces_of(spec, width, blocks)[0])
 
 
 def learned_episodes(spec: ReferenceSpec, width: int, blocks: BlockParts) -> int:
