@@ -20,7 +20,7 @@ from pipelines.cluster.parts import PARTS, recorded, start
 from pipelines.cluster.records import Process
 
 NAME = "supervisor"
-RESTARTED = "taskmanager"
+RESTARTED, LEADER = "taskmanager", "jobmanager"
 POLL = 0.5
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
@@ -49,7 +49,7 @@ class Supervisor:
         self._not_before = 0.0
 
     def look(self) -> None:
-        """Look once: start the TaskManager again if it is dead, tell of what else died."""
+        """Look once: start a dead TaskManager of a JobManager again, tell of what else died."""
         run = self._cluster.folder.run
         _reap()
         records.forget(run, [p for p in records.read_all(run, "worker-") if not p.alive])
@@ -65,8 +65,17 @@ class Supervisor:
                 _log.warning("%s (process %d) is dead", process.name, process.pid)
                 if part.name == RESTARTED:
                     self._not_before = time.monotonic() + self._pause_after(process)
-            if part.name == RESTARTED and time.monotonic() >= self._not_before:
+            if part.name == RESTARTED and time.monotonic() >= self._not_before and self._is_led():
                 self._restart(process)
+
+    def _is_led(self) -> bool:
+        """Check whether the JobManager is there.
+
+        Alone a TaskManager ends after minutes. Started again for ever it would go to the JobManager
+        of another cluster, once one has the same port, and take the place of that one's own.
+        """
+        leader = records.read(self._cluster.folder.run, LEADER)
+        return leader is not None and leader.alive
 
     def _pause_after(self, dead: Process) -> float:
         """Return how long to wait: starts lie the further apart, the more of them soon failed."""
