@@ -58,6 +58,7 @@ OUTSIDE = {
     "channel": ("--exclude", "state"),
     "cause": ("--exclude", "state", "--causes", "outside"),
     "without, by mode": ("--exclude", "outside", "--mode", "state"),
+    "cause, by mode": ("--causes", "outside", "--mode", "state"),
 }
 """What becomes of the cause that all machines share; whether their state is a mode."""
 DEFAULT = 0.0
