@@ -21,7 +21,7 @@ from kerneltrack.monitor.reference.left_out import numbering_of
 from kerneltrack.monitor.reference.spec import RECOVERED
 
 LEARNING, NORMAL, OFF, UNWATCHED = "learning", "normal", "off", "unwatched"
-"""The reference is being made; rows look like it; an episode is open; there is no reference."""
+"""No episode can open yet; rows look like the reference; one is open; there is no reference."""
 CHANGED = "changed"
 """No episode is open, but one ended because the change has lasted; it has not come back since."""
 QUIET = "quiet"
@@ -51,11 +51,6 @@ class Before(NamedTuple):
         """Return what `paces.told_counts` and `paces.changes_of` say of a device."""
         row, time = changes.tolist()
         return cls(counts, (row - 1, time) if row else None)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether its reference is made."""
-        return bool(self.counts[reference.CALIBRATED] > 0)
 
 
 class PassedBy(NamedTuple):
@@ -130,7 +125,7 @@ def known_of(work: Work, key: str, model: Model) -> Device:
     if own is None or spec is None:
         return Device(UNWATCHED, model.rows, model.time)
     state = Device(
-        NORMAL if reference.ready(own) else LEARNING,
+        NORMAL if reference.may_be_off(spec, own) else LEARNING,
         model.rows,
         model.time,
         episodes=reference.episodes_of(own),
@@ -193,6 +188,7 @@ def changes(
     stamps: IntArray | None,
     *,
     passed: PassedBy | None = None,
+    armed: int = 0,
 ) -> list[Device]:
     """Return what became of a device in rows that were held against its reference, in order.
 
@@ -204,19 +200,21 @@ def changes(
         again: Episodes as they are once they have been open for a while; see `reopened`.
         stamps: (n,) times, ns, None without.
         passed: Which rows passed it by; None: none did, nor did the one before them.
+        armed: Of a reference that moves, after how many rows episodes may open, as of these rows.
     """
     first, has_time = int(before.counts[reference.SEEN]), stamps is not None
     was_quiet = passed is not None and passed.last
-    scored = ~np.isnan(p)
-    last = bool(_scored_last(spec, before.counts)) and not was_quiet
-    speaks = np.flatnonzero(scored & ~np.r_[last, scored[:-1]]).tolist()
-    if spec.modes:
-        # A mode that has none yet, or no place, comes and goes.
-        speaks = speaks[: 0 if before.is_ready else 1]
-    begins = dict.fromkeys(speaks, NORMAL)
+    if spec.moves:
+        compared = np.ones(len(p), np.bool_) if passed is None else ~passed.rows
+        seen = _compared_before(before.counts) + np.cumsum(compared) - compared
+        made, speaks = (seen >= armed) & (armed > 0), compared & (seen == armed) & (armed > 0)
+    else:
+        made = ~np.isnan(p)
+        last = bool(_scored_last(spec, before.counts)) and not was_quiet
+        speaks = made & ~np.r_[last, made[:-1]]
+    begins = dict.fromkeys(np.flatnonzero(speaks).tolist(), NORMAL)
     if passed is not None:
-        made = np.logical_or.accumulate(scored) | before.is_ready
-        begins = _with_quiet(before, made if spec.modes else scored, passed, found_episodes, begins)
+        begins = _with_quiet(before, made, passed, found_episodes, begins)
     many = int(before.counts[reference.EPISODES])
     lines = [_of_episode(each, has_time) for each in (*found_episodes, *again)]
     for place, state in begins.items():
@@ -265,17 +263,26 @@ def may_last(counts: IntArray, lengths: IntArray) -> BoolArray:
 
 
 def may_begin(
-    spec: ReferenceSpec, counts: IntArray, p: FloatArray, starts: IntArray, stops: IntArray
+    spec: ReferenceSpec,
+    counts: IntArray,
+    armed: IntArray,
+    p: FloatArray,
+    starts: IntArray,
+    stops: IntArray,
 ) -> BoolArray:
     """Return which references may begin to speak in rows starts..stops - 1, (m,).
 
     Args:
         spec: Their spec.
         counts: (m, k) their counts before the rows.
+        armed: (m,) as of `changes`.
         p: What they said of each row, NaN where it was not made.
         starts: (m,) place of each one's first row.
         stops: (m,) place after its last.
     """
+    if spec.moves:
+        began: BoolArray = (armed > 0) & (_compared_before(counts) <= armed)
+        return began
     scored = np.concatenate([[0], np.cumsum(~np.isnan(p))])
     many = scored[stops] - scored[starts]
     last = _scored_last(spec, counts)
@@ -335,16 +342,17 @@ def reopened(
     return found
 
 
+def _compared_before(counts: IntArray) -> IntArray:
+    """Return how many rows references were held against, of counts (..., k)."""
+    compared: IntArray = counts[..., reference.SEEN] - counts[..., reference.BEGAN]
+    return compared
+
+
 def _scored_last(spec: ReferenceSpec, counts: IntArray) -> BoolArray:
     """Return whether the row before these had a p; `counts`: (..., k) of references."""
-    if spec.modes:
-        ready: BoolArray = counts[..., reference.CALIBRATED] > 0
-        return ready
-    seen, began = counts[..., reference.SEEN], counts[..., reference.BEGAN]
-    by_rows = (began > 0) | (spec.until is None)
-    made: BoolArray = (counts[..., reference.CALIBRATED] > 0) & ~(
-        by_rows & (seen - began == spec.rows)
-    )
+    by_rows = (counts[..., reference.BEGAN] > 0) | (spec.until is None)
+    at_once = by_rows & (_compared_before(counts) == spec.rows)
+    made: BoolArray = (counts[..., reference.CALIBRATED] > 0) & ~at_once
     return made
 
 

@@ -119,7 +119,8 @@ class Judging:
         if not self._work.devices:
             return
         passed = _passed_by(valid, passes, found.quiet)
-        begins = may_begin(spec, counts, found.scores.p, valid.starts, valid.stops)
+        armed = references.armed_of(*known, valid.which)
+        begins = may_begin(spec, counts, armed, found.scores.p, valid.starts, valid.stops)
         for place, (model, own) in enumerate(valid.each()):
             changed = begins[place] or model in heads or model in found.episodes
             if not (changed or place in passed):
@@ -131,6 +132,7 @@ class Judging:
                 *(spec, before_rows, found.scores.p[own]),
                 *(found.episodes.get(model, []), again.get(model, []), valid.times_of(own)),
                 passed=passed.get(place),
+                armed=int(armed[place]),
             )
             key, numbering = models.keys[model], number(model)
             results.devices[model] += [

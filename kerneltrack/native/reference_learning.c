@@ -262,7 +262,7 @@ int end_streams(const reference_settings *settings, reference_state *state) {
       book_height(state, stream);
       row_of(&state->evidences, stream)[MOVING_SUM] = 0.0;
     }
-    status[ARMED] = 1;
+    status[ARMED] = since;
   }
   status[REMEMBERED] = (int64_t)memory;
   return 1;

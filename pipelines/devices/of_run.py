@@ -21,11 +21,12 @@ from kerneltrack.fleet.devices import (
 )
 from kerneltrack.monitor.likeness import named_channels
 from kerneltrack.monitor.quiet import QuietTimes
-from kerneltrack.monitor.reference.spec import AUTO, RECOVERED
+from kerneltrack.monitor.reference.spec import AUTO, LEAST_MEMORY, OWN_MEMORY, RECOVERED
+from kerneltrack.monitor.spans import parse_span
 from pipelines.report.clock import iso
 from pipelines.report.data.columns import array_of, model_numbers, times_of
 from pipelines.report.data.differences import differing_channel, differing_of
-from pipelines.report.data.episodes import span_judged
+from pipelines.report.data.episodes import goes_on, span_judged
 from pipelines.report.data.files import (
     column_names,
     parquet_files,
@@ -43,7 +44,7 @@ Line = dict[str, Any]
 _TIMES = ("start", "detected", "last")
 _OF_EPISODE = ("episode", "kind", "severity", "p")
 _NO_EPISODE: Line = dict.fromkeys((*_OF_EPISODE, *(f"{name}_index" for name in _TIMES), *_TIMES))
-_NO_TIME = np.iinfo(np.int64).min
+_NO_TIME, _FAR = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _MUTED = "muted"
 """Field of lines where the run has rules or feedback."""
 _GIVEN = "reference_from"
@@ -164,6 +165,7 @@ class _NewestLine:
         self._index: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._time, self._scored = np.zeros(0, np.int64), np.zeros(0, bool)
         self._ever_scored, self._scored_time = np.zeros(0, bool), np.zeros(0, np.int64)
+        self._first_time: npt.NDArray[np.int64] = np.zeros(0, np.int64)
 
     @property
     def columns(self) -> list[str]:
@@ -181,18 +183,20 @@ class _NewestLine:
             self._scored = np.append(self._scored, np.zeros(fresh, bool))
             self._ever_scored = np.append(self._ever_scored, np.zeros(fresh, bool))
             self._scored_time = np.append(self._scored_time, np.full(fresh, _NO_TIME))
+            self._first_time = np.append(self._first_time, np.full(fresh, _FAR))
         order = np.lexsort((index, model))
         last = order[np.append(model[order][1:] != model[order][:-1], True)]
         last = last[index[last] > self._index[model[last]]]
         self._index[model[last]] = index[last]
         if self._has_time:
-            self._time[model[last]] = times_of(batch.column("time"))[last]
+            times = times_of(batch.column("time"))
+            self._time[model[last]] = times[last]
+            np.minimum.at(self._first_time, model, times)
         if self._has_p:
             scored = np.isfinite(array_of(batch, "p"))
             self._scored[model[last]] = scored[last]
             self._ever_scored[model[scored]] = True
             if self._every:
-                times = times_of(batch.column("time"))
                 np.maximum.at(self._scored_time, model[scored], times[scored])
 
     def rows(self) -> Iterator[Line]:
@@ -204,7 +208,9 @@ class _NewestLine:
                 newest = int(self._scored_time[place])
                 scored = scored or newest // self._every == time // self._every
             idle = bool(self._ever_scored[place]) and not scored
-            yield {"model_id": name, "index": index, "time": time, "scored": scored, "idle": idle}
+            row: Line = {"model_id": name, "index": index, "time": time}
+            row["span"] = None if time is None else time - int(self._first_time[place])
+            yield row | {"scored": scored, "idle": idle}
 
 
 def newest_episodes(output: str) -> tuple[dict[str, Line], dict[str, Line]]:
@@ -262,9 +268,24 @@ def _state(run: Mapping[str, Any], row: Line, episode: Line | None, changed: Lin
         return NORMAL if episode["kind"] == RECOVERED or episode.get("muted") else OFF
     if changed is not None:
         return CHANGED
-    if row["scored"]:
+    if row["scored"] and (episode is not None or _spans_memory(run, row)):
         return NORMAL
     return LEARNING if run.get("reference") and not run.get(_GIVEN) else UNWATCHED
+
+
+def _spans_memory(run: Mapping[str, Any], row: Line) -> bool:
+    """Return whether a device's rows span what a reference that moves remembers.
+
+    Before, no episode can open. Of rows that go on from earlier ones it is not known.
+    """
+    reference = run.get("reference") or {}
+    if reference.get("learning") != AUTO or goes_on(run):
+        return True
+    memory = parse_span("memory", str(reference["memory"]))
+    rows = memory.rows or (LEAST_MEMORY if row["span"] is not None else OWN_MEMORY)
+    if span_judged(reference) == 0 and row["index"] + 1 < rows:
+        return False
+    return memory.time is None or row["span"] is None or bool(row["span"] >= memory.time)
 
 
 def _moments(name: str, at: tuple[int | None, int | None], has_time: bool) -> Line:

@@ -35,7 +35,16 @@ from tests.stream.running import (
 from tests.stream.test_boundaries import write_folder
 from tests.stream.test_expiry import KEY, Tracking
 from tests.stream.test_order import arriving
-from tests.stream.test_reference import FOLLOWED, HELD, ORDERS, as_line, faulty, later
+from tests.stream.test_reference import (
+    FOLLOWED,
+    HELD,
+    ORDERS,
+    TWO,
+    as_line,
+    faulty,
+    faulty_for_long,
+    later,
+)
 from transforms.kafka.device_states import DeviceStatesFn
 from transforms.keyed.commands import Command, as_chunk
 from transforms.track.devices import device_chunk
@@ -50,6 +59,7 @@ NOTHING = dict.fromkeys(
     )
 ) | {"shares": [0.0] * 3, "deviations": [None] * 3}
 UNTIL = dataclasses.replace(HELD, until="1970-01-01T00:05:00", false_alarms=3600, per="1 hour")
+MOVES = ReferenceSpec(learning="auto", rows=256, memory="1024 rows", season="none", false_alarms=10)
 ACCEPTS = dataclasses.replace(HELD, accept_after=128)
 
 
@@ -75,7 +85,7 @@ def one_by_one(rows: Rows, spec: ReferenceSpec = HELD) -> list[Line]:
         at = int(times[place])
         here = slice(place, place + 1)
         state, scores, reported = reference.update(spec, state, good.x[here], times[here])
-        speaks = not np.isnan(scores.p[0])
+        speaks = not np.isnan((scores.evidence if spec.moves else scores.p)[0])
         if speaks and not spoke:
             lines.append(known("normal", place + 1, place, (at, at), many))
         spoke = speaks
@@ -136,6 +146,41 @@ def test_lines_are_those_of_the_core_however_rows_come(
     without = step_through(elements, **asked)
     assert without.devices == {}
     assert (without.episodes, without.snapshots) == (outcome.episodes, outcome.snapshots)
+
+
+@settings(max_examples=examples(4))
+@given(
+    st.sampled_from([MOVES, TWO]),
+    st.lists(st.integers(1, 90) | st.just(128), min_size=1, max_size=30),
+    st.booleans(),
+)
+def test_one_that_moves_learns_until_it_may_be_off(
+    spec: ReferenceSpec, sizes: list[int], whole_blocks: bool
+) -> None:
+    rows = faulty_for_long(1).take(np.arange(1800))
+    cuts = [128] if whole_blocks else sizes
+    asked: dict[str, Any] = {"order": FOLLOWED, "reference": spec, "devices": True}
+    outcome = step_through([("m", chunk) for chunk in rows.cut(cuts)], **asked)
+    lines = one_by_one(rows, spec)
+    assert [line["state"] for line in lines[:2]] == ["learning", "normal"]
+    assert 1024 < lines[1]["rows"] < 1200
+    assert exact(outcome.devices["m"]) == exact(lines)
+
+
+@pytest.mark.parametrize("size", lanes(128, 1, 90, 1500))
+def test_a_mode_that_is_not_known_yet_changes_nothing_of_when(size: int) -> None:
+    """The rows after which it may be off, and thirty more, are of a mode without a p."""
+    rows = faulty(1, 1500)
+    x = rows.x[:, [0, 1, 1]]
+    x[:, 2] = 0.0
+    x[1000:1060, 2] = 1.0
+    rows = dataclasses.replace(rows, x=x)
+    spec = dataclasses.replace(MOVES, mode=2)
+    asked: dict[str, Any] = {"order": FOLLOWED, "reference": spec, "devices": True}
+    lines = step_through([("m", chunk) for chunk in rows.cut([size])], **asked).devices["m"]
+    assert [line["state"] for line in lines[:2]] == ["learning", "normal"]
+    assert lines[1]["rows"] == 1025
+    assert exact(lines) == exact(step_through([("m", rows.chunk())], **asked).devices["m"])
 
 
 @pytest.mark.parametrize("size", lanes(128, 1, 256, 1500))

@@ -95,6 +95,29 @@ def test_states_are_asked_for_as_the_table_names_them(
         assert [line.split()[:2] for line in lines] == [["m2", "well"], ["m10", "well"]]
 
 
+@pytest.mark.parametrize(
+    ("memory", "more", "state"),
+    [
+        ("1 minute", {}, "normal"),
+        ("2 minutes", {}, "learning"),
+        ("1024 rows", {}, "normal"),
+        ("1200 rows", {}, "learning"),
+        ("2 minutes", {"warm_start": "out"}, "normal"),
+    ],
+)
+def test_one_that_moves_calibrates_until_its_rows_span_its_memory(
+    memory: str, more: dict[str, Any], state: str, tmp_path: Path
+) -> None:
+    index = np.arange(1100)
+    at = START + (index * (60 if "minute" in memory else 1000)) * SECOND // 1000
+    moves = {"reference": {"learning": "auto", "memory": memory}, **more}
+    p = pa.array(np.full(len(index), 0.5), mask=index < 64)
+    columns = {"time": times(at.tolist()), "p": p}
+    folder = run_folder(tmp_path / "out", features({"m": len(index)}, **columns), **moves)
+    put(tmp_path / "out", "episodes", pa.Table.from_pylist([], episodes_schema(True, 3)))
+    assert known(folder)["m"]["state"] == state
+
+
 @pytest.mark.parametrize(("height", "shown"), [(24, ["m2", "m10", "m1"]), (5, ["m2", "m1"])])
 def test_a_terminal_keeps_who_is_off_in_sight(
     height: int, shown: list[str], tmp_path: Path

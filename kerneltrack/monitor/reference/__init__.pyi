@@ -41,6 +41,7 @@ from .state import arrays as arrays
 from .state import from_arrays as from_arrays
 from .state import init as init
 from .state import layout as layout
+from .state import may_be_off as may_be_off
 from .state import next_places as next_places
 from .state import passed_last as passed_last
 from .state import ready as ready

@@ -32,6 +32,7 @@ from kerneltrack.monitor.reference.joint import (
 )
 from kerneltrack.monitor.reference.spec import ReferenceSpec
 from kerneltrack.monitor.reference.state import (
+    ARMED,
     CHANGED,
     EPISODES,
     OPENED,
@@ -304,6 +305,19 @@ def told_counts(spec: ReferenceSpec, width: int, blocks: BlockParts, models: Int
         counts[:, OPENED] = joints.wholes[models, OPEN_SINCE]
         counts[:, EPISODES] = joints.wholes[models, TOLD]
     return counts
+
+
+def armed_of(spec: ReferenceSpec, width: int, blocks: BlockParts, models: IntArray) -> IntArray:
+    """Return after how many rows some models' episodes may open, (k,), of references that move.
+
+    0: not yet, and of others.
+    """
+    if not spec.moves:
+        return np.zeros(len(models), np.int64)
+    pace = first_pace(spec, width, blocks)
+    lows = block.parts_of(pace.spec, width).moving.column(pace.blocks.moving, "lows")
+    armed: IntArray = lows[models, -1, ARMED]
+    return armed
 
 
 def changes_of(spec: ReferenceSpec, width: int, blocks: BlockParts, models: IntArray) -> IntArray:

@@ -29,6 +29,8 @@ MOST_RATE = 0.1
 """False alarms a row, at most (native/reference.c)."""
 LEAST_MEMORY, MOST_MEMORY = 1024, 10_000_000
 """Rows of a memory, at least and at most (native/reference_learning.c)."""
+OWN_MEMORY = 4032
+"""Rows of a memory that is a time, where rows have none (native/reference_learning.c)."""
 NO_GAP, OWN_GAP = "none", "12 hours"
 """No gap counts; the one of a reference that moves."""
 ACCEPTED, STEADY = "accepted", "steady"

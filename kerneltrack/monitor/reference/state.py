@@ -12,6 +12,7 @@ import numpy.typing as npt
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
 from kerneltrack.errors import ConfigError
 from kerneltrack.limits import (
+    MOST,
     ArrayForm,
     Limit,
     check_counts,
@@ -205,9 +206,9 @@ class Tables(NamedTuple):
             triangle of Σ(e - m)(e - m)ᵀ.
         lows: (Q + 1, 6) row and time at which each S was low (row -1 of the first: none was held
             against the reference since `restarted`), and rows that were odd since; in the last one
-            rows yet to be spared after a gap, the stream that the episode was opened by, whether
-            episodes may open, how many rows the memory has, how many wait (-1: an episode began
-            among them), and which row the last gap was before.
+            rows yet to be spared after a gap, the stream that the episode was opened by, after
+            how many rows episodes may open (0: not yet), how many rows the memory has, how many
+            wait (-1: an episode began among them), and which row the last gap was before.
         causes: (D,) 1 where a channel is conditioned on and never blamed, or says the mode.
         codes: (M + 1,) values of the mode's channel that have a place, in the order in which they
             came; then the last one that has none. M is 0, as in the next ones, without modes; with
@@ -524,6 +525,11 @@ def ready(state: ReferenceState) -> bool:
     return bool(state.tables.counts[CALIBRATED] > 0)
 
 
+def may_be_off(spec: ReferenceSpec, state: ReferenceState) -> bool:
+    """Check whether episodes may open: with the first p, if it moves once it has seen a memory."""
+    return ready(state) and (not spec.moves or bool(state.tables.lows[-1, ARMED]))
+
+
 def next_places(counts: IntArray) -> Any:
     """Return the next rows' places in their blocks, (...,), of counts (..., 22)."""
     return (counts[..., SEEN] + counts[..., PAD]) % BLOCK
@@ -648,7 +654,7 @@ def _parts_of_two(arrays: Mapping[str, _Array]) -> tuple[dict[str, _Array], ...]
 
 def _most_lows(streams: int) -> IntArray:
     """Return the largest numbers of the last row of `lows` but for the row after a gap, (5,)."""
-    return np.array([MOST_SPARED, max(streams - 1, 0), 1, MOST_MEMORY, MOST_MEMORY], np.int64)
+    return np.array([MOST_SPARED, max(streams - 1, 0), MOST, MOST_MEMORY, MOST_MEMORY], np.int64)
 
 
 def _check_moving(tables: Tables, seen: IntArray) -> None:
@@ -670,7 +676,8 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
     for place, most in enumerate(_most_lows(streams).tolist()):
         least = -1 if place == WAITING else 0
         check_whole("reference.lows", lows[..., -1, place], least, most)
-    check_whole("reference.lows", lows[..., -1, AFTER_GAP], 0, seen)
+    for place in (ARMED, AFTER_GAP):
+        check_whole("reference.lows", lows[..., -1, place], 0, seen)
     check_positive("reference.evidences", tables.evidences[..., MOVING_LIMIT])
     episodes, each = tables.episodes, seen[..., np.newaxis]
     limits = {KEPT_NUMBER: each, KEPT_FALSE: 1, KEPT_ROWS: each, KEPT_MODE: modes - 1}

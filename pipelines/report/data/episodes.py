@@ -482,11 +482,15 @@ def day_lines(
     return [f"{lines[0]}: give it whole days, and weeks (--reference-rows {7 * day} is a week)"]
 
 
+def goes_on(run: Mapping[str, Any]) -> bool:
+    """Return whether references of a run may have seen rows before its own."""
+    return "warm_start" in run or "reference_from" in run
+
+
 def early_lines(run: Mapping[str, Any]) -> list[str]:
     """Return that the rows of a run are too few for a reference that moves, where they are."""
     reference, span = run.get("reference") or {}, run.get("time_span")
-    goes_on = "warm_start" in run or "reference_from" in run
-    if reference.get("learning") != AUTO or not span or span["far"] or goes_on:
+    if reference.get("learning") != AUTO or not span or span["far"] or goes_on(run):
         return []
     memory, (first, last) = parse_span("memory", str(reference["memory"])).time, _ends(span)
     if memory is None or last - first >= memory:
