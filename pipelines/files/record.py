@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from kerneltrack.errors import path_text
 from kerneltrack.learners import LearnerSpec
-from kerneltrack.learners.auto.learner import EXPERTS, plain_name
 from kerneltrack.learners.common.base import CARRIED
 from kerneltrack.learners.common.board import losses_of_chances
 from kerneltrack.paths import join
@@ -26,6 +25,7 @@ from pipelines.cli.command_line import INPUT_EXIT, ROWS_EXIT
 from pipelines.files.local_times import local_times_text
 from pipelines.job import JobError
 from pipelines.report.data.files import count_rows, read_tables
+from pipelines.report.data.mixture import WEIGHT, weights_in
 from pipelines.run_folder import RUN
 from transforms.metrics import NAMESPACE, UNREADABLE, UNREFERENCED
 from transforms.outputs import (
@@ -236,7 +236,7 @@ def experts(counters: Mapping[str, int]) -> dict[str, float]:
     total = sum(weights.values())
     largest = sorted(weights, key=lambda name: (-weights[name], name))
     return {
-        _WEIGHT + name.removeprefix(CARRIED): round(weights[name] / total, 4) for name in largest
+        WEIGHT + name.removeprefix(CARRIED): round(weights[name] / total, 4) for name in largest
     }
 
 
@@ -302,7 +302,6 @@ def versions() -> dict[str, str]:
     }
 
 
-_WEIGHT = "weight_"
 _MOST_EXPERTS = 3
 _GUESSES = {
     "accuracy_commonest": "commonest label",
@@ -336,9 +335,8 @@ def performance_text(counts: dict[str, Any]) -> str:
         text += f" of {counts['set_size']:.2f} classes on the average"
     elif "coverage" in counts:
         text += f"; {counts['coverage']:.1%} of the targets lie in their intervals"
-    weights = {name: share for name, share in counts.items() if name.startswith(_WEIGHT)}
-    names = {_WEIGHT + plain_name(expert): expert for expert in EXPERTS}
-    named = [f"{names[name]} {share:.0%}" for name, share in list(weights.items())[:_MOST_EXPERTS]]
+    weights = list(weights_in(counts).items())[:_MOST_EXPERTS]
+    named = [f"{expert} {share:.0%}" for expert, share in weights]
     return text + (f"\nmain sub-models: {'; '.join(named)}" if named else "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import pyarrow as pa
 import pytest
 
 from kerneltrack.learners import AutoSpec, LMSSpec
+from kerneltrack.learners.auto.learner import EXPERTS, Auto, course
+from pipelines.files.record import experts, performance_text
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.learning import RELIABILITY_BINS, Reliability, learning_of
-from pipelines.report.data.mixture import POINTS, Course, mixture_of
+from pipelines.report.data.mixture import POINTS, Course, mixture_of, weights_in
 from pipelines.report.page.learning import sentence
 from pipelines.report.page.mixture import HEIGHT, MOST_EXPERTS, WIDTH, course_view, reliability_view
 from tests.report_runs import features, page_of, predictions, put, run_folder
+from transforms.learn.metrics import LEAST_WEIGHT
 from transforms.write.schemas import metrics_schema
 
 
@@ -100,6 +104,30 @@ def test_courses_are_read_of_models_drawn_and_put_together_by_the_share_of_rows(
     assert first[[place["rows"], place["stack"]]].tolist() == pytest.approx([0.625, 0.375])
     assert last[[place["follower"], place["stack"]]].tolist() == pytest.approx([0.25, 0.75])
     assert whole.weights.sum(axis=1) == pytest.approx(np.ones(POINTS))
+
+
+def test_the_report_has_the_weights_that_the_end_of_a_job_prints(tmp_path: Path) -> None:
+    """Small ones are not in the metrics: they count among the others."""
+    rng, spec, lines, counters = np.random.default_rng(7), AutoSpec(budget=20), [], Counter[str]()
+    for model, many in (("a", 90), ("b", 12), ("c", 9)):
+        names = [*"xyz"] * (many // 3)
+        rows = rng.normal(size=(many, 3)) + (np.arange(many) % 3)[:, None]
+        state, _ = Auto().update(spec, Auto().begin(spec, 3, 3), rows, names)
+        counters.update({name: int(count) for name, count in Auto().counters(state).items()})
+        spans = zip(*(part.tolist() for part in course(state)), strict=True)
+        kept = [
+            (end, {name: w for name, w in zip(EXPERTS, ws, strict=True) if w >= LEAST_WEIGHT})
+            for end, ws in spans
+        ]
+        total = {"start": None, "scored": many, "accuracy_rows": 0.5}
+        lines.append({"model_id": model, **total, "experts": cells(*kept)})
+    put(tmp_path, "metrics", metrics(lines))
+    counts = {"scored": 1, "accuracy": 1.0, **experts(counters)}
+    view = course_view(mixture_of(str(tmp_path), choice()).course, None, weights_in(counts))
+    assert view is not None
+    shown = "; ".join(f"{name} {share:.0%}" for name, share in view["legend"][:3])
+    assert performance_text(counts).endswith(f"\nmain sub-models: {shown}")
+    assert sum(share for _, share in view["legend"]) == pytest.approx(1.0)
 
 
 def test_a_picture_of_a_course_is_full_and_has_the_largest_experts() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from kerneltrack.arrays import FloatArray
+from kerneltrack.learners.auto.learner import EXPERTS, plain_name
 from pipelines.report.data.choice import Choice
 from pipelines.report.data.files import column_names, parquet_files, read_batches
 from transforms.outputs import METRICS
@@ -18,6 +19,8 @@ POINTS = 32
 _LINES = 256
 """Lines that are taken apart at once: each has some 200 cells."""
 _PLAIN = ("accuracy_rows", "rmse_rows")
+WEIGHT = "weight_"
+"""Before an expert's name in the counts of `run.json`."""
 _COVERAGE, _SIZE = "coverage", ("set_size", "width")
 
 
@@ -27,7 +30,7 @@ class Course(NamedTuple):
     Attributes:
         experts: Their names.
         ends: (k,) rows learned from up to the end of each span, k <= 32.
-        weights: (k, experts) mean weights in the span.
+        weights: (k, experts) mean weights in the span; small ones are left out of it.
     """
 
     experts: tuple[str, ...]
@@ -35,10 +38,12 @@ class Course(NamedTuple):
     weights: FloatArray
 
     def resampled(self, points: int) -> FloatArray:
-        """Return the weights at so many places, evenly over the rows, (points, experts)."""
-        places = (np.arange(points) + 0.5) / points * self.ends[-1]
-        found: FloatArray = self.weights[np.searchsorted(self.ends, places)]
-        return found
+        """Return the mean weights in so many equal parts of the rows, (points, experts)."""
+        ends = np.concatenate([[0.0], self.ends])
+        edges = np.arange(points + 1) / points * self.ends[-1]
+        sums = np.cumsum(np.diff(ends)[:, None] * self.weights, axis=0)
+        found = [np.interp(edges, ends, [0.0, *column]) for column in sums.T]
+        return np.diff(found, axis=1).T * points / self.ends[-1]
 
 
 class MixtureCourse(NamedTuple):
@@ -59,6 +64,15 @@ class MixtureCourse(NamedTuple):
     drawn: list[Course | None]
 
 
+def weights_in(counts: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean weight of each expert over a run's rows, by its name, the largest first.
+
+    `counts` are those of `run.json`; the metrics leave small weights out.
+    """
+    names = {WEIGHT + plain_name(expert): expert for expert in EXPERTS}
+    return {names[name]: share for name, share in counts.items() if name in names}
+
+
 def mixture_of(output: str, choice: Choice) -> MixtureCourse:
     """Read the total lines of the metrics; what is not there is left out.
 
@@ -73,6 +87,7 @@ def mixture_of(output: str, choice: Choice) -> MixtureCourse:
     covered: dict[str, tuple[float, float, int]] = {}
     drawn: dict[str, Course] = {}
     total: dict[str, FloatArray] = {}
+    learned = 0.0
     if plain_column is None or not {"model_id", "start", "scored"} <= set(names):
         return MixtureCourse({}, {}, None, [None for _ in choice.drawn])
     for batch in read_batches(paths, [*wanted, plain_column]):
@@ -90,6 +105,7 @@ def mixture_of(output: str, choice: Choice) -> MixtureCourse:
             if model in choice.drawn:
                 drawn[model] = course
             weights = course.resampled(POINTS) * course.ends[-1]
+            learned += course.ends[-1]
             for place, expert in enumerate(course.experts):
                 before = total.get(expert, np.zeros(POINTS))
                 total[expert] = before + weights[:, place]
@@ -97,7 +113,7 @@ def mixture_of(output: str, choice: Choice) -> MixtureCourse:
     if total:
         summed = np.stack(list(total.values()), axis=1)
         ends = np.arange(1, POINTS + 1) / POINTS
-        whole = Course(tuple(total), ends, summed / summed.sum(axis=1, keepdims=True))
+        whole = Course(tuple(total), ends, summed / learned)
     return MixtureCourse(plain, covered, whole, [drawn.get(name) for name in choice.drawn])
 
 

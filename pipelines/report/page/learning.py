@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,10 +87,13 @@ def confusion_of(
     return Confusion(names, columns, list(zip(labels, counts.tolist(), strict=True)))
 
 
-def learning_texts(learning: LearningResults | None, choice: Choice) -> dict[str, Any] | None:
+def learning_texts(
+    learning: LearningResults | None, choice: Choice, weights: Mapping[str, float]
+) -> dict[str, Any] | None:
     """Return what the templates show of predictions; None if there are none.
 
-    Of several models each drawn has its confusion; a script shows the chosen one's.
+    Of several models each drawn has its confusion; a script shows the chosen one's. `weights` are
+    those of the experts in the run's record.
     """
     if learning is None:
         return None
@@ -114,7 +117,7 @@ def learning_texts(learning: LearningResults | None, choice: Choice) -> dict[str
         "rmse": float(learning.measure(loss, np.array([scored]))[0]),
         "mae": float(scores.scored.sums["absolute"].sum()) / max(scored, 1),
         "reliability": reliability_view(scores.reliability if scores.classifies else None),
-        "course": course_view(learning.mixture.course, None),
+        "course": course_view(learning.mixture.course, None, weights),
         "courses": [
             (slot, name, course_view(course, int(course.ends[-1])))
             for slot, (name, course) in enumerate(

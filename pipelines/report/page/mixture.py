@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,27 +16,36 @@ WIDTH, HEIGHT = 640, 150
 MOST_EXPERTS = 5
 """Experts with a colour of their own, those of most weight; the others are put together."""
 _LEAST_ROWS = 10
+_LEAST_SHARE = 0.0005
+"""Of the others: less would be 0 percent in the legend."""
 
 
-def course_view(course: Course | None, rows: int | None) -> dict[str, Any] | None:
+def course_view(
+    course: Course | None, rows: int | None, weights: Mapping[str, float] | None = None
+) -> dict[str, Any] | None:
     """Return what the template draws of a course: a column a span, its parts by expert.
 
     Args:
         course: None: nothing is drawn.
         rows: Rows learned from; None where the axis is a share of each model's.
+        weights: The mean weight of each expert, where more is known of it than the course has.
     """
     if course is None:
         return None
     edges = np.concatenate([[0.0], course.ends]) / course.ends[-1]
     widths = np.diff(edges)
     means = widths @ course.weights
+    if weights:
+        means = np.array([weights.get(name, 0.0) for name in course.experts])
     ranked = np.argsort(-means, kind="stable")
-    own, rest = ranked[:MOST_EXPERTS], ranked[MOST_EXPERTS:]
+    own = ranked[:MOST_EXPERTS]
     parts = [course.weights[:, place] for place in own]
     legend = [(course.experts[place], float(means[place])) for place in own]
-    if len(rest):
-        parts.append(course.weights[:, rest].sum(axis=1))
-        legend.append(("others", float(means[rest].sum())))
+    # All weights are 1 together, also where small ones were left out of the course.
+    others = 1.0 - sum(share for _, share in legend)
+    if others >= _LEAST_SHARE:
+        parts.append(np.maximum(1.0 - np.sum(parts, axis=0), 0.0))
+        legend.append(("others", others))
     columns = []
     tops = HEIGHT * (1.0 - np.cumsum(parts, axis=0))
     for span, width in enumerate(widths):

@@ -11,6 +11,7 @@ from pipelines.report.data.channels import MOST_CHANNELS
 from pipelines.report.data.episodes import early_lines, muted_lines, standing
 from pipelines.report.data.incidents import MOST_LISTED as MOST_INCIDENTS
 from pipelines.report.data.listed import listed_text
+from pipelines.report.data.mixture import weights_in
 from pipelines.report.data.neighbours import REASONS
 from pipelines.report.data.report import Report
 from pipelines.report.data.silent import MOST_LISTED
@@ -73,7 +74,9 @@ def render_page(report: Report) -> str:
         shown=len(report.choice.shown),
         drawn=len(report.choice.drawn),
         mismatch=report.mismatch,
-        learning=learning_texts(report.learning, report.choice),
+        learning=learning_texts(
+            report.learning, report.choice, weights_in(run.get("counts") or {})
+        ),
         alerts=report.alerts,
         episodes=report.episodes,
         early=early_lines(run),
