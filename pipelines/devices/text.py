@@ -15,8 +15,9 @@ from kerneltrack.monitor.reference.episodes import worst_first
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
 from pipelines.devices.of_run import Line
 from pipelines.report.clock import UTC_CLOCK, SiteClock, ns_of
+from pipelines.report.data.alike import devices_alike
 from pipelines.report.data.episodes import MOST_CHANNELS
-from pipelines.report.text import natural
+from pipelines.report.text import counts_of, natural
 from transforms.outputs import SILENT
 
 _WORDS = {
@@ -76,13 +77,11 @@ def changes_of_one_first(
 ) -> list[Line]:
     """Return lines in order, of those that have changed the devices that differ alike last.
 
-    There is a line about them, and what is nobody else's is rather a fault.
-
     Args:
         lines: The lines, in order.
         groups: The devices that differ alike.
     """
-    order, many = list(_WORDS), {one.device for group in groups for one in group}
+    order, many = list(_WORDS), devices_alike(groups)
     return sorted(
         lines,
         key=lambda line: (
@@ -159,7 +158,7 @@ def csv_of(
 def _total(lines: Sequence[Line]) -> str:
     states = Counter(line["state"] for line in lines)
     off, changed = states.pop(OFF, 0), states.pop(CHANGED, 0)
-    others = [f"{states[state]:,} {word}" for state, word in _WORDS.items() if states[state]]
+    others = counts_of({word: states[state] for state, word in _WORDS.items()})
     many = f"of {len(lines):,} devices"
     of = f"{off:,} {many} {'is' if off == 1 else 'are'} off"
     if changed:

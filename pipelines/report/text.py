@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,16 @@ _IN_FULL_BELOW = 10_000_000
 def counted(count: int, noun: str) -> str:
     """Return `1 row`, `2 rows`, `1,000 rows`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def counts_of(counts: Mapping[str, int]) -> list[str]:
+    """Return how many there are of each kind; those of which there is none are left out.
+
+    Example:
+        >>> counts_of({"off": 1_000, "quiet": 0, "well": 1})
+        ['1,000 off', '1 well']
+    """
+    return [f"{count:,} {kind}" for kind, count in counts.items() if count]
 
 
 def few(names: Sequence[str], most: int, count: int | None = None) -> str:

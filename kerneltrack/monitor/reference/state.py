@@ -537,7 +537,7 @@ def next_places(counts: IntArray) -> Any:
 
 def arrays(state: ReferenceState) -> dict[str, npt.NDArray[Any]]:
     """Return the state's arrays by name, for the codec."""
-    kernel = {f"kernel.{name}": array for name, array in KERNEL.arrays(state.kernel).items()}
+    kernel = {f"{OF_KERNEL}{name}": array for name, array in KERNEL.arrays(state.kernel).items()}
     own = storable({**state.tables._asdict(), **kernel})
     if state.second is None or state.joint is None:
         return own

@@ -36,6 +36,15 @@ def alike(episodes: Iterable[KnownFault]) -> list[list[KnownFault]]:
     return [group for group in groups if len(group) >= LEAST_DEVICES]
 
 
+def devices_alike(groups: Iterable[Iterable[KnownFault]]) -> set[str]:
+    """Return the devices of what `alike` found.
+
+    Of devices that have changed they come last in lists: there is a line about them, and what is
+    nobody else's is rather a fault.
+    """
+    return {one.device for group in groups for one in group}
+
+
 def alike_lines(groups: Iterable[list[KnownFault]]) -> list[str]:
     """Return what `alike` found in words, a line each."""
     return [_text(group) for group in groups]

@@ -17,10 +17,10 @@ from kerneltrack.monitor.reference.spec import AUTO, LEAST_SHARE, RECOVERED
 from kerneltrack.monitor.spans import parse_span
 from kerneltrack.paths import join
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of, ns_of
-from pipelines.report.data.alike import alike, alike_lines
+from pipelines.report.data.alike import alike, alike_lines, devices_alike
 from pipelines.report.data.files import column_names, parquet_files, read_lines
 from pipelines.report.data.lasting import LastingChanges
-from pipelines.report.text import MOST_NAMED, and_more, counted, few, natural
+from pipelines.report.text import MOST_NAMED, and_more, counted, counts_of, few, natural
 from transforms.outputs import EPISODES
 
 MOST_LISTED = 1_000
@@ -39,7 +39,6 @@ _SHOWN_IN = 4
 _JUDGED = ("model_id", "episode", "index", "kind", "muted")
 _UNITS = ((24 * _HOUR, "days"), (_HOUR, "hours"), (_HOUR // 60, "minutes"))
 """Of the first one that rows cover two of, so much is said."""
-
 _LATELY_DAYS = 30
 """The end of a job counts the episodes of so many last days, where its rows are of more."""
 
@@ -210,7 +209,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
         episodes[model] = KnownFault("", model, line["kind"], parts)
     found.sort(key=lambda off: (*worst_first(off.kind, off.severity), natural(off.model)))
     groups = alike(episodes[off.model] for off in found if off.still or off.changed)
-    many = {one.device for group in groups for one in group}
+    many = devices_alike(groups)
     found.sort(key=lambda off: _rank(off, many))
     still = sum(off.still for off in found)
     total = sum(map(len, seen.values()))
@@ -223,11 +222,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
 
 
 def _rank(off: Off, many: Collection[str]) -> int:
-    """Return where a model comes: off, changed to stay, well again.
-
-    Of those that have changed, the models that differ alike come last: there is a line about them,
-    and what is nobody else's is rather a fault.
-    """
+    """Return where a model comes: off, changed to stay, well again; `many` have changed alike."""
     if off.still:
         return 0
     return (2 if off.model in many else 1) if off.changed else 3
@@ -580,5 +575,5 @@ def standing(found: Episodes) -> str:
     for words, count in parts.items():
         if count == found.models:
             return words if count == 1 else f"all {words}"
-    told = [f"{count:,} {words}" for words, count in parts.items() if count]
+    told = counts_of(parts)
     return ", ".join(told if found.still else ["none to the end", *told])
