@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -158,31 +159,64 @@ def test_rows_without_times_are_placed_by_their_index(tmp_path: Path) -> None:
     assert "Since row" in text_of(page)
 
 
-def test_of_an_episode_the_last_line_counts_and_of_a_model_the_worst(tmp_path: Path) -> None:
+NAMED = {"columns": {"features": ["a", "b", "c"]}}
+
+
+def test_of_an_episode_the_last_line_counts_and_of_a_model_that_is_well_the_worst(
+    tmp_path: Path,
+) -> None:
     output = run(
         tmp_path / "out",
         ["a"],
         episode("a", 1, state="open", index=42, severity=5.0, last_index=42),
         episode("a", 1, severity=80.0),
-        episode("a", 2, state="open", index=90, start_index=85, last_index=90, severity=9.0),
+        episode("a", 2, index=95, start_index=85, last_index=90, severity=9.0),
     )
-    found = episodes_of(output, {**RUN, "columns": {"features": ["a", "b", "c"]}})
+    found = episodes_of(output, RUN | NAMED)
     assert found is not None
     (off,) = found.worst
-    assert (found.models, found.still, found.total) == (1, 1, 2)
-    assert (off.severity, off.open, off.still, off.episodes) == (80.0, False, True, 2)
-    # The list says why a device whose worst episode is over counts as off to the end.
+    assert (found.models, found.still, found.total) == (1, 0, 2)
+    assert (off.row, off.severity, off.open, off.episodes, off.worst) == (40, 80.0, False, 2, None)
     since = "since 2017-07-14 02:40:40 UTC until 2017-07-14 02:41:00 UTC"
     assert episode_lines(found, 1, "run/episodes") == [
-        "1 of 1 devices was off, to the end:",
-        f"  a: {since}, shift, a, b (the worst of 2 episodes; off again at the end)",
+        "1 of 1 devices was off, well again:",
+        f"  a: {since}, shift, a, b (the worst of 2 episodes)",
     ]
-    assert "off again at the end" in text_of(page_of(output))
-    bands = data_of(page_of(output))["episodes"]
-    assert [band[:4] for band in bands[0]] == [
-        ["shift", "closed", 40, 61],
-        ["shift", "open", 85, 91],
+
+
+@pytest.mark.parametrize(
+    ("state", "standing", "until"),
+    [("open", "to the end", ""), ("steady", "changed to stay", ", changed to stay")],
+)
+def test_the_report_names_the_episode_that_devices_names_and_the_worst(
+    state: str, standing: str, until: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who is off now is off by the open episode, even where an earlier one was worse."""
+    output = run(
+        tmp_path / "out",
+        ["a"],
+        episode("a", 1, severity=80.0),
+        episode("a", 2, kind="ramp", state=state, index=95, start_index=85, severity=9.0),
+        about={**NAMED, "reference": {"learning": "first", "rows": 20, "until": None}},
+    )
+    found = episodes_of(output, RUN | NAMED)
+    assert found is not None
+    (off,) = found.worst
+    assert (off.row, off.kind, off.severity) == (85, "ramp", 9.0)
+    assert episode_lines(found, 1, "run/episodes") == [
+        f"1 of 1 devices was off, {standing}:",
+        f"  a: since 2017-07-14 02:41:25 UTC{until}, ramp, a, b (of 2 episodes; the worst since "
+        "2017-07-14 02:40:40 UTC, shift)",
     ]
+    assert main(["devices", output, "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    named = json.loads(line)
+    assert (named["since_index"], named["kind"]) == (off.row, off.kind)
+    page = page_of(output)
+    assert "2017-07-14 02:41:25 row 85 ramp" in text_of(page)
+    assert "2 worst: shift since 2017-07-14 02:40:40" in text_of(page)
+    bands = data_of(page)["episodes"]
+    assert [band[:3] for band in bands[0]] == [["shift", "closed", 40], ["ramp", state, 85]]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 "use strict";
 
-/* The chosen model's channels around one of its worst episodes, a chart a channel. */
+/* The chosen model's channels around one of its episodes, a chart a channel. */
 (() => {
   const { data, floatsOf, element, chart, bare, sections } = kerneltrack;
   const section = document.getElementById("channels-section");

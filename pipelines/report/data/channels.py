@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kerneltrack.arrays import FloatArray, IntArray
 from kerneltrack.errors import DataError
-from kerneltrack.monitor.reference.spec import LEAST_SHARE
+from kerneltrack.monitor.reference.spec import LEAST_SHARE, STEADY
 from pipelines.report.data.columns import times_of
 from pipelines.report.data.episodes import Band
 from pipelines.report.data.picked import picked_rows
@@ -54,7 +54,7 @@ class ChannelSpan:
 
 @dataclass(frozen=True)
 class Channels:
-    """Stretches by model, the worst episode first, and why there are none if they can't be read."""
+    """Stretches by model, an open episode first, and why there are none if they can't be read."""
 
     stretches: Mapping[str, Sequence[ChannelSpan]]
     trouble: str | None = None
@@ -76,7 +76,7 @@ def channels_of(
     lengths: Mapping[str, int],
     bands: Mapping[str, Sequence[Band]],
 ) -> Channels:
-    """Read the channels around the worst episodes of some models.
+    """Read the channels around the episodes of some models that are open, or the worst.
 
     The features tell which row of which file a model's row was; parts of the inputs that can be
     read by themselves and have none of the wanted rows are left alone.
@@ -131,8 +131,14 @@ def names_of(columns: Columns) -> list[str]:
 
 
 def _worst(bands: Sequence[Band]) -> list[int]:
-    order = sorted(range(len(bands)), key=lambda number: -bands[number].severity)
+    """Return the places of an open episode, of those that changed a model, and of the worst."""
+    places = range(len(bands))
+    order = sorted(places, key=lambda place: (_standing(bands[place]), -bands[place].severity))
     return order[:MOST_EPISODES]
+
+
+def _standing(band: Band) -> int:
+    return {"open": 0, STEADY: 1}.get(band.state, 2)
 
 
 def _wanted(model: str, number: int, band: Band, length: int) -> _Wanted:

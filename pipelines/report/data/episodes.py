@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kerneltrack.errors import printable
 from kerneltrack.monitor.feedback import faults_of_run
@@ -19,7 +19,7 @@ from kerneltrack.paths import join
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of, ns_of
 from pipelines.report.data.alike import alike, alike_lines, devices_alike
 from pipelines.report.data.files import column_names, parquet_files, read_lines
-from pipelines.report.data.lasting import LastingChanges
+from pipelines.report.data.lasting import LastingChanges, Line
 from pipelines.report.text import MOST_NAMED, and_more, counted, counts_of, few, natural
 from transforms.outputs import EPISODES
 
@@ -43,15 +43,24 @@ _LATELY_DAYS = 30
 """The end of a job counts the episodes of so many last days, where its rows are of more."""
 
 
+class Worst(NamedTuple):
+    """A model's worst episode: since which row and when, and its kind, as of `Off`."""
+
+    row: int
+    start: int | None
+    kind: str
+
+
 @dataclass(frozen=True)
 class Off:
-    """A model that is or was off: its worst episode.
+    """A model that is or was off, with one episode, the one that `kerneltrack devices` names.
+
+    That is the one that is open; else that with which it has changed to stay; else its worst.
 
     Attributes:
         model: Its ID.
         kind: "spike", "ramp", "stuck" or "shift".
         open: Whether the input ended within it.
-        still: Whether the input ended within an episode of the device, this or a later one.
         changed: Whether the device has changed to stay, and has not come back since.
         row: Index of the row since when.
         start: Event time of that row, ns; None without times.
@@ -64,12 +73,12 @@ class Off:
         of: How many channels there are.
         episodes: How many episodes the model had.
         like: Which named episode of the run's feedback it is like, in words; "": none.
+        worst: Its worst episode; None: that is this one.
     """
 
     model: str
     kind: str
     open: bool
-    still: bool
     changed: bool
     row: int
     start: int | None
@@ -81,6 +90,7 @@ class Off:
     of: int
     episodes: int
     like: str = ""
+    worst: Worst | None = None
 
     @property
     def what(self) -> str:
@@ -170,8 +180,8 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
         return None
     channels = list((run.get("columns") or {}).get("features") or [])
     back, muted = _not_off(output)
-    worst: dict[str, dict[str, Any]] = {}
-    newest: dict[str, tuple[int, int, bool]] = {}
+    worst: dict[str, Line] = {}
+    newest: dict[str, Line] = {}
     seen: dict[str, set[int]] = {}
     noticed: list[tuple[int, str]] = []
     longest, pace, rows = 0, None, 0
@@ -188,8 +198,7 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
         rows, length = max(rows, line["index"]), line["index"] - line["start_index"]
         if line.get("time") is not None and length > longest:
             longest, pace = length, (line["time"] - line["start"]) / length
-        latest = line["episode"], line["index"], line["state"] == "open"
-        newest[model] = max(newest.get(model, latest), latest)
+        newest[model] = max(newest.get(model, line), line, key=_place)
         known = worst.get(model)
         if known is not None and known["episode"] == line["episode"]:
             later = line["index"] > known["index"]
@@ -197,39 +206,50 @@ def episodes_of(output: str, run: Mapping[str, Any]) -> Episodes | None:
             later = known is None or line["severity"] > known["severity"]
         if later:
             worst[model] = line
-    changed = lasting.now().keys()
-    faults = faults_of_run(run)
+    changes, faults = lasting.now(), faults_of_run(run)
     found = []
     episodes: dict[str, KnownFault] = {}
-    for model, line in worst.items():
-        off = _off(line, channels, len(seen[model]), newest[model][-1], model in changed)
-        parts = named_channels(line["shares"], line["deviations"], channels)
-        like = like_text(like_of(line["kind"], parts, faults))
+    for model, numbers in seen.items():
+        named = _named(newest[model], changes.get(model), worst[model], numbers)
+        off = _off(named, channels, len(numbers), model in changes, worst[model])
+        parts = named_channels(named["shares"], named["deviations"], channels)
+        like = like_text(like_of(named["kind"], parts, faults))
         found.append(dataclasses.replace(off, like=like))
-        episodes[model] = KnownFault("", model, line["kind"], parts)
+        episodes[model] = KnownFault("", model, named["kind"], parts)
     found.sort(key=lambda off: (*worst_first(off.kind, off.severity), natural(off.model)))
-    groups = alike(episodes[off.model] for off in found if off.still or off.changed)
+    groups = alike(episodes[off.model] for off in found if off.open or off.changed)
     many = devices_alike(groups)
     found.sort(key=lambda off: _rank(off, many))
-    still = sum(off.still for off in found)
+    still = sum(off.open for off in found)
     total = sum(map(len, seen.values()))
     together, at = _together(sorted(noticed))
     lately = _lately(noticed, run.get("time_span"))
     recovered = tuple(sorted({model for model, _ in back}, key=natural))
     rules = dict(Counter(muted.values()).most_common())
-    about = (together, at, pace, rows, lately, recovered, len(changed - {*_open(found)}), rules)
+    changed = len(changes.keys() - {off.model for off in found if off.open})
+    about = (together, at, pace, rows, lately, recovered, changed, rules)
     return Episodes(len(found), still, total, found[:MOST_LISTED], *about, alike_lines(groups))
+
+
+def _place(line: Line) -> tuple[int, int]:
+    return line["episode"], line["index"]
+
+
+def _named(newest: Line, change: Line | None, worst: Line, numbers: Collection[int]) -> Line:
+    """Return which episode of a model is named, as its last line says; `numbers` are those of all.
+
+    It is the one that `kerneltrack devices` names, where that names one.
+    """
+    if newest["state"] == "open":
+        return newest
+    return worst if change is None or change["episode"] not in numbers else change
 
 
 def _rank(off: Off, many: Collection[str]) -> int:
     """Return where a model comes: off, changed to stay, well again; `many` have changed alike."""
-    if off.still:
+    if off.open:
         return 0
     return (2 if off.model in many else 1) if off.changed else 3
-
-
-def _open(found: Iterable[Off]) -> Iterator[str]:
-    return (off.model for off in found if off.still)
 
 
 def _not_off(output: str) -> tuple[set[tuple[str, int]], dict[tuple[str, int], str]]:
@@ -301,8 +321,12 @@ def bands_of(output: str, models: Iterable[str]) -> dict[str, list[Band]]:
         if known is None or line["index"] > known["index"]:
             own[line["episode"]] = line
         if len(own) > MOST_BANDS:
-            del own[min(own, key=lambda number: own[number]["severity"])]
+            del own[min(own, key=lambda number: _keeps(own[number]))]
     return {name: [_band(own[number]) for number in sorted(own)] for name, own in found.items()}
+
+
+def _keeps(line: Mapping[str, Any]) -> tuple[bool, float]:
+    return line["state"] == "open", line["severity"]
 
 
 def _band(line: dict[str, Any]) -> Band:
@@ -311,16 +335,13 @@ def _band(line: dict[str, Any]) -> Band:
     return Band(line["kind"], line["state"], rows, times, line["severity"], tuple(line["shares"]))
 
 
-def _off(
-    line: dict[str, Any], channels: list[str], episodes: int, still: bool, changed: bool
-) -> Off:
+def _off(line: Line, channels: list[str], episodes: int, changed: bool, worst: Line) -> Off:
     parts = zip(line["shares"], line["deviations"], channels, strict=True)
     blamed = sorted((each for each in parts if each[0] >= LEAST_SHARE), key=lambda each: -each[0])
     return Off(
         model=line["model_id"],
         kind=line["kind"],
         open=line["state"] == "open",
-        still=still,
         changed=changed,
         row=line["start_index"],
         start=line.get("start"),
@@ -334,7 +355,12 @@ def _off(
         further=max(len(blamed) - MOST_CHANNELS, 0),
         of=len(channels),
         episodes=episodes,
+        worst=None if line["episode"] == worst["episode"] else _worst(worst),
     )
+
+
+def _worst(line: Line) -> Worst:
+    return Worst(line["start_index"], line.get("start"), line["kind"])
 
 
 def off_lines(output: str, run: Mapping[str, Any], why: str, *, own: bool = False) -> list[str]:
@@ -381,14 +407,26 @@ def episode_lines(
     were = "was" if found.models == 1 else "were"
     lines = [f"{found.models:,} of {models:,} devices {were} off, {standing(found)}:"]
     for off in found.worst[:MOST_NAMED]:
-        since = f"row {off.row:,}" if off.start is None else clock.named(off.start)
-        until = "" if off.open else _until(off, clock)
-        again = "; off again at the end" if off.still and not off.open else ""
-        more = f" (the worst of {off.episodes:,} episodes{again})" if off.episodes > 1 else ""
+        since, until = _since(off, clock), "" if off.open else _until(off, clock)
         lines.append(
-            f"  {printable(off.model)}: since {since}{until}, {off.what}, {off.where}{more}"
+            f"  {printable(off.model)}: since {since}{until}, {off.what}, {off.where}"
+            f"{_of_several(off, clock)}"
         )
     return [*lines, *and_more(found.models, place), *found.alike, *_others(found, place)]
+
+
+def _since(off: Off | Worst, clock: SiteClock) -> str:
+    return f"row {off.row:,}" if off.start is None else clock.named(off.start)
+
+
+def _of_several(off: Off, clock: SiteClock) -> str:
+    """Return how many episodes a model had, and which was its worst."""
+    if off.episodes == 1:
+        return ""
+    if off.worst is None:
+        return f" (the worst of {off.episodes:,} episodes)"
+    since, kind = _since(off.worst, clock), off.worst.kind
+    return f" (of {off.episodes:,} episodes; the worst since {since}, {kind})"
 
 
 def _others(found: Episodes, place: str) -> list[str]:

@@ -43,7 +43,8 @@ class Course(NamedTuple):
         edges = np.arange(points + 1) / points * self.ends[-1]
         sums = np.cumsum(np.diff(ends)[:, None] * self.weights, axis=0)
         found = [np.interp(edges, ends, [0.0, *column]) for column in sums.T]
-        return np.diff(found, axis=1).T * points / self.ends[-1]
+        means: FloatArray = np.diff(found, axis=1).T * points / self.ends[-1]
+        return means
 
 
 class MixtureCourse(NamedTuple):

@@ -288,7 +288,7 @@ def _idle(condition: str | None, curve: Curve) -> list[list[Any]]:
 
 
 def _channels(report: Report) -> list[list[dict[str, Any]]] | None:
-    """Return for each model drawn the channels around its worst episodes.
+    """Return for each model drawn the channels around some of its episodes.
 
     Values are differences from `base`, so that as float32 they keep the digits that vary; times
     are seconds since `start`.
