@@ -51,6 +51,14 @@ def test_times_are_in_the_zone_of_the_run_and_headings_name_it(tmp_path: Path) -
     assert abs(shown[0] - shown[1]) in [np.timedelta64(hours, "h") for hours in (1, 2)]
 
 
+def test_the_page_says_when_its_rows_end_beside_its_own_date(tmp_path: Path) -> None:
+    span: dict[str, Any] = {"first": "2017-07-14 02:40:00", "last": "2017-07-14 02:41:39"}
+    page = page_of(folder(tmp_path / "a", time_span={**span, "far": []}, **BERLIN))
+    assert "2 January 2026, 03:04 UTC · rows until 2017-07-14 04:41:39 CEST" in text_of(page)
+    wrong = {**span, "far": [{"first": 2099, "last": 2099, "rows": 1}]}
+    assert "rows until" not in text_of(page_of(folder(tmp_path / "b", time_span=wrong)))
+
+
 def test_quiet_times_are_on_the_map_of_time_and_its_legend(tmp_path: Path) -> None:
     times = [
         {"device": "b", "group": None, "start": START + 50 * SECOND, "end": START + 10**15},

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerneltrack.arrays import FloatArray
+from pipelines.report.clock import clock_of, ns_of
 from pipelines.report.data.labels import MOST_CLASSES_OF_TEXT
 from pipelines.report.data.totals import Totals
 from pipelines.report.text import counted, figure
@@ -67,6 +68,7 @@ def head(run: Mapping[str, Any], totals: Totals) -> dict[str, Any]:
         "directions": _count(run, "directions"),
         "channels": len((run.get("columns") or {}).get("features") or []),
         "started": _when(run.get("started")),
+        "until": _until(run),
         # The job writes its report before it knows the total.
         "seconds": seconds.get("total") or sum(seconds.values()),
         "measured": measured,
@@ -180,6 +182,15 @@ def _flat(items: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def _until(run: Mapping[str, Any]) -> str:
+    """Return the time of a run's last row by the site's clock; "" where that is not known.
+
+    Where a clock is wrong by years, its last row is no end.
+    """
+    span = run.get("time_span")
+    return "" if not span or span["far"] else clock_of(run).named(ns_of(span["last"]))
 
 
 def _when(started: object) -> str:
