@@ -38,6 +38,7 @@ from pipelines.report.data.episodes import early_lines
 from pipelines.report.data.files import read_run
 from pipelines.report.data.incidents import Incident, incidents_of_run, lines_of_incidents
 from pipelines.report.data.listed import listed_lines
+from pipelines.report.data.neighbours import neighbour_lines
 from pipelines.run_folder import RUN
 from pipelines.topics.options import client_settings
 
@@ -203,12 +204,14 @@ class _Shown:
         sys.stdout.flush()
 
     def _of_fleet(self, lines: list[Line]) -> list[str]:
-        """Return why none can be off, the list of a stated false share, incidents and causes."""
-        run = self._source.run
-        listed = [] if self._folder is None else listed_lines(self._folder, run or {})
+        """Return why none can be off, who is listed or unlike the others, incidents and causes."""
+        run, listed, unlike = self._source.run, list[str](), list[str]()
+        if self._folder is not None:
+            listed = listed_lines(self._folder, run or {})
+            unlike = neighbour_lines(self._folder, run or {})
         found = _open_incidents(self._folder, run, lines, self._groups)
         incidents = lines_of_incidents(found, len(lines), self._clock)
-        return [*early_lines(run or {}), *listed, *incidents, *self._source.causes()]
+        return [*early_lines(run or {}), *listed, *incidents, *self._source.causes(), *unlike]
 
     def _table(self, lines: list[Line], of_fleet: list[str]) -> Iterator[str]:
         """Yield the table; a terminal gets what fits on it."""

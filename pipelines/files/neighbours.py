@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from kerneltrack.errors import printable
 from kerneltrack.monitor.neighbours import (
     VIEWS,
     Fingerprint,
@@ -22,8 +21,6 @@ from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.snapshots.references import reference_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.report.data.files import write_table
-from pipelines.report.data.neighbours import Unlike, fleet_of
-from pipelines.report.text import MOST_NAMED, and_more, figure
 from transforms.outputs import NEIGHBOURS, SNAPSHOTS
 
 FEWEST = 3
@@ -125,23 +122,3 @@ def _line(model: Neighbour) -> dict[str, Any]:
         "x": model.place[0],
         "y": model.place[1],
     }
-
-
-def neighbour_lines(output: str, run: Mapping[str, Any]) -> list[str]:
-    """Return what the end of a job says of the models that are unlike the others."""
-    found = fleet_of(output, run)
-    if found is None or not found.total:
-        return []
-    are = "is" if found.total == 1 else "are"
-    return [
-        f"{found.total:,} of {found.compared:,} devices {are} unlike the others:",
-        *map(_named, found.unlike[:MOST_NAMED]),
-        *and_more(found.total, join(output, NEIGHBOURS)),
-    ]
-
-
-def _named(model: Unlike) -> str:
-    channels = "".join(f": {name}" for name, _ in model.channels[:1])
-    return (
-        f"  {printable(model.model)}: in {model.why}{channels} ({figure(model.apart)} x the limit)"
-    )

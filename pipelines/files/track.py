@@ -32,7 +32,7 @@ from pipelines.files.local_times import counted, local_times
 from pipelines.files.long_look import is_scattered, narrowed
 from pipelines.files.max_failures import read_limit
 from pipelines.files.missing import missing_lines, missing_values, models_without_rows
-from pipelines.files.neighbours import find_neighbours, neighbour_lines
+from pipelines.files.neighbours import find_neighbours
 from pipelines.files.pipeline import Ends, build, parts_of, settings_of
 from pipelines.files.progress import StatusLine
 from pipelines.files.quiet import feedback_lines, quiet_lines, rule_lines, with_groups
@@ -55,6 +55,7 @@ from pipelines.report import write_report
 from pipelines.report.data.episodes import off_lines
 from pipelines.report.data.failures import failure_lines, failure_reasons, failures_of
 from pipelines.report.data.listed import listed_lines
+from pipelines.report.data.neighbours import neighbour_lines
 from transforms.metrics import UNREFERENCED
 from transforms.outputs import FEATURES
 from transforms.periods import check_periods

@@ -25,11 +25,12 @@ from pipelines.cli.groups_file import read_groups
 from pipelines.cli.main import main
 from pipelines.devices.of_run import lines_of_run
 from pipelines.devices.of_topic import take
+from pipelines.files.neighbours import SCHEMA
 from pipelines.report.data.files import read_run
 from tests.e2e.jobs import environment
 from tests.parts import examples
 from tests.report_runs import SECOND, START, features, put, run_folder, times
-from tests.unit.test_report_episodes import episode
+from tests.unit.test_report_episodes import episode, neighbour
 from transforms.write.schemas import devices_schema, episodes_schema
 
 ROWS = {"m2": 100, "m10": 100, "m1": 30}
@@ -84,6 +85,22 @@ def test_the_table_has_who_is_off_first(tmp_path: Path, capsys: pytest.CaptureFi
         "m10 well 2017-07-14 02:41:10 UTC 2017-07-14 02:41:39 UTC",
         "m1 calibrating until row 64 2017-07-14 02:40:29 UTC",
     ]
+
+
+def test_a_device_that_is_unlike_the_others_is_named_before_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its own rows it is well: only the others show that it was faulty from the first row."""
+    about = {"compared": 3, "of": 3, "views": ["ties"], "unlike": 1}
+    output = run(tmp_path, **FIRST, neighbours=about)
+    lines = [neighbour("m1", 1.4, 1.0, 0.0), neighbour("m2", 0.2, 0.0, 0.0)]
+    put(tmp_path, "neighbours", pa.Table.from_pylist(lines, SCHEMA))
+    found = printed(capsys, output)
+    assert found[1:3] == [
+        "1 of 3 devices is unlike the others:",
+        "  m1: in how its channels go together, in a row and from row to row: b (1.40 x the limit)",
+    ]
+    assert found[3].startswith("device ")
 
 
 def test_states_are_asked_for_as_the_table_names_them(

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kerneltrack.errors import printable
 from kerneltrack.monitor.reference.spec import LEAST_SHARE
+from kerneltrack.paths import join
 from pipelines.report.data.episodes import MOST_CHANNELS
 from pipelines.report.data.files import read_lines
+from pipelines.report.text import MOST_NAMED, and_more, figure
 from transforms.outputs import NEIGHBOURS
 
 MOST_UNLIKE = 20
@@ -88,6 +91,26 @@ def fleet_of(output: str, run: Mapping[str, Any]) -> Neighbours | None:
             places.append((line["x"], line["y"]))
     counts = int(record["compared"]), int(record["of"])
     return Neighbours(*counts, list(record["views"]), int(record["unlike"]), unlike, places)
+
+
+def neighbour_lines(output: str, run: Mapping[str, Any]) -> list[str]:
+    """Return what the end of a job and `devices` say of the models that are unlike the others."""
+    found = fleet_of(output, run)
+    if found is None or not found.total:
+        return []
+    are = "is" if found.total == 1 else "are"
+    return [
+        f"{found.total:,} of {found.compared:,} devices {are} unlike the others:",
+        *map(_named, found.unlike[:MOST_NAMED]),
+        *and_more(found.total, join(output, NEIGHBOURS)),
+    ]
+
+
+def _named(model: Unlike) -> str:
+    channels = "".join(f": {name}" for name, _ in model.channels[:1])
+    return (
+        f"  {printable(model.model)}: in {model.why}{channels} ({figure(model.apart)} x the limit)"
+    )
 
 
 def _unlike(line: dict[str, Any], channels: list[str]) -> Unlike:
