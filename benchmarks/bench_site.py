@@ -6,13 +6,13 @@
     python -m benchmarks.bench_site --steps 60 --thin 300 --flags="--reference auto"
     python -m benchmarks.bench_site --judge differences --flags="--periods day"
 
-Sites of four makers (`site_machines`, `site_pumps`, `site_turbines`, `site_heat_pumps`), 40
-machines for 60 days, with eight broken and with none; the command is `kerneltrack track` as anybody
-types it, with `outside`, the cause that all machines share, left out, as a channel or as a cause,
-and the reference of the default or of the first days. Judged from day 14 on (`site_judge`), pooled
-over the seeds; counts of false episodes with their 95 % Poisson intervals. `common` counts those
-once that several machines share. With `--judge differences` it is not the episodes that are judged
-but what differs by period.
+Sites of five makers (`site_machines`, `site_pumps`, `site_turbines`, `site_heat_pumps`,
+`site_presses`), 40 machines for 60 days, with eight broken and with none; the command is
+`kerneltrack track` as anybody types it, with `outside`, the cause that all machines share, left
+out, as a channel or as a cause, and the reference of the default or of the first days. Judged from
+day 14 on (`site_judge`), pooled over the seeds; counts of false episodes with their 95 % Poisson
+intervals. `common` counts those once that several machines share. With `--judge differences` it is
+not the episodes that are judged but what differs by period.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks import site_heat_pumps, site_machines, site_pumps, site_turbines
+from benchmarks import site_heat_pumps, site_machines, site_presses, site_pumps, site_turbines
 from benchmarks.places import ROOT
 from benchmarks.record import Table
 from benchmarks.site_judge import Verdict, interval, judge
@@ -52,6 +52,7 @@ MAKERS = {
     "pumps": Maker(site_pumps.make, site_pumps.BEGIN),
     "turbines": Maker(site_turbines.make, site_turbines.BEGIN),
     "heat_pumps": Maker(site_heat_pumps.make, site_heat_pumps.BEGIN),
+    "presses": Maker(site_presses.make, site_presses.BEGIN),
 }
 OUTSIDE = {
     "without": ("--exclude", "outside", "state"),

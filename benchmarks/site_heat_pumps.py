@@ -18,12 +18,15 @@ import pyarrow as pa
 
 from benchmarks.site_truth import (
     DAY,
+    Calendar,
     Fault,
     Site,
     autoregression,
+    clock,
     follow,
     put_together,
     rows_of,
+    weekday_off,
     with_few_missing,
 )
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
@@ -60,18 +63,13 @@ _EXCHANGED = 0.2
 
 
 @dataclass(frozen=True)
-class _Town:
+class _Town(Calendar):
     """What all heat pumps share: by row, and by step of the control."""
 
-    step: int
     inner: int
-    times: IntArray
-    hour: FloatArray
-    day: FloatArray
     outside: FloatArray
     warm: BoolArray
     used: BoolArray
-    holiday: int
 
     @property
     def each(self) -> int:
@@ -85,12 +83,10 @@ class _Town:
 
 def _town(rng: np.random.Generator, days: int, step: int) -> _Town:
     inner = _INNER if step % _INNER == 0 else step
-    steps = days * DAY // inner
-    times = BEGIN + inner * np.arange(steps)
-    hour, day = (times % DAY) / 3600, (times - BEGIN) / DAY
+    times, hour, day = clock(BEGIN, days, inner)
     number = day.astype(int)
-    holiday = int(rng.choice(np.flatnonzero(np.arange(25, days - 5) % 7 < 5)) + 25)
-    sun = 3.5 * np.sin(2 * np.pi * (hour - 9) / 24)
+    holiday = weekday_off(rng, days)
+    steps, sun = len(times), 3.5 * np.sin(2 * np.pi * (hour - 9) / 24)
     outside = 14 - 0.2 * day + sun + autoregression(rng, steps, float(np.exp(-inner / 3e5)), 3)
     # Summer goes by the mean of two days, with a degree between its begin and its end.
     mean = follow(outside - outside[0], inner / (2 * DAY)) + outside[0]
@@ -101,7 +97,7 @@ def _town(rng: np.random.Generator, days: int, step: int) -> _Town:
         warm[at] = held
     rest = (number % 7 > 4) | (number == holiday)
     used = ~rest & (hour >= 5) & (hour < 19)
-    return _Town(step, inner, times, hour, day, outside, warm, used, holiday)
+    return _Town(step, times, hour, day, holiday, inner, outside, warm, used)
 
 
 class _HeatPump:
@@ -284,7 +280,7 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     town = _town(rng, days, step)
     which = rng.permutation(machines)[:broken]
     kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    begin = BEGIN + town.holiday * DAY
     names = (f"h{number:03d}" for number in range(machines))
-    holidays = ((begin, begin + DAY),)
-    return put_together(lambda kind: _HeatPump(rng, town, kind), names, kinds, CHANNELS, holidays)
+    return put_together(
+        lambda kind: _HeatPump(rng, town, kind), names, kinds, CHANNELS, town.holidays
+    )

@@ -18,15 +18,17 @@ import pyarrow as pa
 
 from benchmarks.site_truth import (
     DAY,
+    Calendar,
     Fault,
     Site,
     autoregression,
+    clock,
     follow,
     put_together,
     rows_of,
     without_gaps,
 )
-from kerneltrack.arrays import BoolArray, FloatArray, IntArray
+from kerneltrack.arrays import BoolArray, FloatArray
 
 CHANNELS = ("temperature", "pressure", "flow", "current", "vibration", "oil")
 SHOWN = {
@@ -54,29 +56,18 @@ _EXCHANGED = 0.2
 
 
 @dataclass(frozen=True)
-class _Calendar:
+class _Shifts(Calendar):
     """What all machines share, by row."""
 
-    step: int
-    times: IntArray
-    hour: FloatArray
-    day: FloatArray
     outside: FloatArray
     shift: FloatArray
-    holiday: int | None
-
-    @property
-    def rows(self) -> int:
-        return len(self.times)
 
 
-def _calendar(rng: np.random.Generator, days: int, step: int) -> _Calendar:
-    rows = days * DAY // step
-    times = BEGIN + step * np.arange(rows)
-    hour, day = (times % DAY) / 3600, (times - BEGIN) / DAY
+def _calendar(rng: np.random.Generator, days: int, step: int) -> _Shifts:
+    times, hour, day = clock(BEGIN, days, step)
     weekday = day.astype(int) % 7
     season = 8 + 6 * np.sin(2 * np.pi * (hour - 9) / 24) + 0.12 * day
-    outside = season + autoregression(rng, rows, 1 - step / 6e5, 3.5)
+    outside = season + autoregression(rng, len(times), 1 - step / 6e5, 3.5)
     shift = ((hour >= 6) & (hour < 22) & (weekday < 5)).astype(float)
     shift += 0.8 * ((hour >= 6) & (hour < 14) & (weekday == 5))
     holiday = int(rng.integers(25, days - 5)) if days > 35 else None
@@ -84,13 +75,13 @@ def _calendar(rng: np.random.Generator, days: int, step: int) -> _Calendar:
         holiday -= 1
     if holiday is not None:
         shift = np.where(day.astype(int) == holiday, 0.0, shift)
-    return _Calendar(step, times, hour, day, outside, shift, holiday)
+    return _Shifts(step, times, hour, day, holiday, outside, shift)
 
 
 class _Machine:
     """The rows of a machine in the making: draws come in the order of the calls."""
 
-    def __init__(self, rng: np.random.Generator, at: _Calendar, kind: str | None) -> None:
+    def __init__(self, rng: np.random.Generator, at: _Shifts, kind: str | None) -> None:
         self.rng, self.at, self.kind = rng, at, kind
         self.gain = 1 + 0.1 * rng.normal(size=6)
         per_hour = 3600 // at.step
@@ -190,7 +181,5 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     at = _calendar(rng, days, step)
     which = rng.choice(machines, broken, replace=False)
     kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    begin = None if at.holiday is None else BEGIN + at.holiday * DAY
-    holidays = () if begin is None else ((begin, begin + DAY),)
     names = (f"m{number:03d}" for number in range(machines))
-    return put_together(lambda kind: _Machine(rng, at, kind), names, kinds, CHANNELS, holidays)
+    return put_together(lambda kind: _Machine(rng, at, kind), names, kinds, CHANNELS, at.holidays)

@@ -18,12 +18,15 @@ import pyarrow as pa
 
 from benchmarks.site_truth import (
     DAY,
+    Calendar,
     Fault,
     Site,
     autoregression,
+    clock,
     follow,
     put_together,
     rows_of,
+    weekday_off,
     without_gaps,
 )
 from kerneltrack.arrays import BoolArray, FloatArray, IntArray
@@ -56,20 +59,11 @@ _EXCHANGED = 0.2
 
 
 @dataclass(frozen=True)
-class _Town:
+class _Town(Calendar):
     """What all pumps share, by row."""
 
-    step: int
-    times: IntArray
-    hour: FloatArray
-    day: FloatArray
     outside: FloatArray
     demand: FloatArray
-    holiday: int
-
-    @property
-    def rows(self) -> int:
-        return len(self.times)
 
 
 def _peak(hour: FloatArray, at: float, width: float) -> FloatArray:
@@ -77,19 +71,17 @@ def _peak(hour: FloatArray, at: float, width: float) -> FloatArray:
 
 
 def _town(rng: np.random.Generator, days: int, step: int) -> _Town:
-    rows = days * DAY // step
-    times = BEGIN + step * np.arange(rows)
-    hour, day = (times % DAY) / 3600, (times - BEGIN) / DAY
+    times, hour, day = clock(BEGIN, days, step)
     number = day.astype(int)
-    holiday = int(rng.choice(np.flatnonzero(np.arange(25, days - 5) % 7 < 5)) + 25)
+    holiday = weekday_off(rng, days)
     rest = (number % 7 > 4) | (number == holiday)
     weekday = 0.15 + 0.7 * _peak(hour, 7, 1.3) + 0.55 * _peak(hour, 19, 2.2)
     weekend = 0.15 + 0.55 * _peak(hour, 10, 2.2) + 0.45 * _peak(hour, 19, 2.6)
     demand = np.where(rest, weekend, weekday) * np.where(number == holiday, 0.7, 1.0)
-    demand *= np.exp(autoregression(rng, rows, 1 - step / 3e5, 0.08))
-    front = autoregression(rng, rows, 1 - step / 4e5, 2.5)
+    demand *= np.exp(autoregression(rng, len(times), 1 - step / 3e5, 0.08))
+    front = autoregression(rng, len(times), 1 - step / 4e5, 2.5)
     outside = 16 - 0.1 * day + 4 * np.sin(2 * np.pi * (hour - 10) / 24) + front
-    return _Town(step, times, hour, day, outside, demand, holiday)
+    return _Town(step, times, hour, day, holiday, outside, demand)
 
 
 def _stages(wanted: FloatArray) -> IntArray:
@@ -218,7 +210,5 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     town = _town(rng, days, step)
     which = rng.permutation(machines)[:broken]
     kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    begin = BEGIN + town.holiday * DAY
     names = (f"p{number:03d}" for number in range(machines))
-    holidays = ((begin, begin + DAY),)
-    return put_together(lambda kind: _Pump(rng, town, kind), names, kinds, CHANNELS, holidays)
+    return put_together(lambda kind: _Pump(rng, town, kind), names, kinds, CHANNELS, town.holidays)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -52,6 +53,41 @@ class Site(NamedTuple):
     faults: dict[str, Fault]
     changes: dict[str, int]
     holidays: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """What every site has by row: `holiday` is the number of a day, if there is one."""
+
+    step: int
+    times: IntArray
+    hour: FloatArray
+    day: FloatArray
+    holiday: int | None
+
+    @property
+    def rows(self) -> int:
+        """A machine's rows."""
+        return len(self.times)
+
+    @property
+    def holidays(self) -> tuple[tuple[int, int], ...]:
+        """Begin and end of the holiday, in seconds."""
+        if self.holiday is None:
+            return ()
+        begin = int(self.times[0]) + self.holiday * DAY
+        return ((begin, begin + DAY),)
+
+
+def clock(begin: int, days: int, step: int) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the times of rows in seconds, their hours of the day, and days since the first."""
+    times = begin + step * np.arange(days * DAY // step)
+    return times, (times % DAY) / 3600, (times - begin) / DAY
+
+
+def weekday_off(rng: np.random.Generator, days: int) -> int:
+    """Return a weekday for a holiday: its number, from 25 on, where the first is a Monday."""
+    return int(rng.choice(np.flatnonzero(np.arange(25, days - 5) % 7 < 5)) + 25)
 
 
 def autoregression(

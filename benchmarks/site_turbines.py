@@ -19,15 +19,18 @@ import pyarrow as pa
 
 from benchmarks.site_truth import (
     DAY,
+    Calendar,
     Fault,
     Site,
     autoregression,
+    clock,
     follow,
     put_together,
     rows_of,
+    weekday_off,
     with_few_missing,
 )
-from kerneltrack.arrays import BoolArray, FloatArray, IntArray
+from kerneltrack.arrays import BoolArray, FloatArray
 
 CHANNELS = ("power", "rotor", "pitch", "gearbox", "bearing", "nacelle", "yaw")
 _STEPS = np.array([1.0, 0.02, 0.1, 0.1, 0.1, 0.1, 0.5])
@@ -63,36 +66,26 @@ _EXCHANGED = 0.2
 
 
 @dataclass(frozen=True)
-class _Park:
+class _Park(Calendar):
     """What all turbines share, by row."""
 
-    step: int
-    times: IntArray
-    hour: FloatArray
-    day: FloatArray
     wind: FloatArray
     air: FloatArray
     limited: BoolArray
-    holiday: int
-
-    @property
-    def rows(self) -> int:
-        return len(self.times)
 
 
 def _park(rng: np.random.Generator, days: int, step: int) -> _Park:
-    rows = days * DAY // step
-    times = BEGIN + step * np.arange(rows)
-    hour, day = (times % DAY) / 3600, (times - BEGIN) / DAY
+    times, hour, day = clock(BEGIN, days, step)
     number = day.astype(int)
-    holiday = int(rng.choice(np.flatnonzero(np.arange(25, days - 5) % 7 < 5)) + 25)
-    fronts = autoregression(rng, rows, float(np.exp(-step / 1e5)), 0.45)
-    hours = autoregression(rng, rows, float(np.exp(-step / 5e3)), 0.13)
+    holiday = weekday_off(rng, days)
+    fronts = autoregression(rng, len(times), float(np.exp(-step / 1e5)), 0.45)
+    hours = autoregression(rng, len(times), float(np.exp(-step / 5e3)), 0.13)
     wind = 7.2 * np.exp(fronts + hours) * (1 + 0.06 * np.sin(2 * np.pi * (hour - 8) / 24))
     air = 3 + 0.1 * day + 3 * np.sin(2 * np.pi * (hour - 9) / 24)
-    air += autoregression(rng, rows, float(np.exp(-step / 4e5)), 4)
+    air += autoregression(rng, len(times), float(np.exp(-step / 4e5)), 4)
     rest = (number % 7 == 6) | (number == holiday)
-    return _Park(step, times, hour, day, wind, air, rest & (abs(hour - 13) < 2), holiday)
+    limited = rest & (abs(hour - 13) < 2)
+    return _Park(step, times, hour, day, holiday, wind, air, limited)
 
 
 def _running(wind: FloatArray) -> BoolArray:
@@ -235,7 +228,7 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     park = _park(rng, days, step)
     which = rng.permutation(machines)[:broken]
     kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    begin = BEGIN + park.holiday * DAY
     names = (f"t{number:03d}" for number in range(machines))
-    holidays = ((begin, begin + DAY),)
-    return put_together(lambda kind: _Turbine(rng, park, kind), names, kinds, CHANNELS, holidays)
+    return put_together(
+        lambda kind: _Turbine(rng, park, kind), names, kinds, CHANNELS, park.holidays
+    )

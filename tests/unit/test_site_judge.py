@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import site_heat_pumps, site_machines, site_pumps, site_turbines
+from benchmarks import site_heat_pumps, site_machines, site_presses, site_pumps, site_turbines
 from benchmarks.site_judge import Verdict, interval, judge
 from benchmarks.site_truth import DAY, Fault, Site
 
@@ -129,7 +129,10 @@ def test_intervals_are_those_of_the_tables(count: int, low: float, high: float) 
     assert interval(count) == pytest.approx((low, high), abs=1e-3)
 
 
-@pytest.mark.parametrize("maker", [site_machines, site_pumps, site_turbines, site_heat_pumps])
+MAKERS = [site_machines, site_pumps, site_turbines, site_heat_pumps, site_presses]
+
+
+@pytest.mark.parametrize("maker", MAKERS)
 def test_sites_come_from_their_seed_and_break_as_many_as_asked(maker: Any) -> None:
     make = maker.make
     site = make(3, 10, 40, 3600, 8)
@@ -169,3 +172,24 @@ def test_heat_pumps_run_longer_in_the_cold_and_thaw_there() -> None:
     machines = site.rows["machine"].to_numpy(zero_copy_only=False)
     turns = ((state[1:] == "heat") & (state[:-1] != "heat") & (machines[1:] == machines[:-1])).sum()
     assert 8 < turns / (6 * 60) < 40
+
+
+def test_presses_work_in_shifts_and_are_cold_at_weekends() -> None:
+    site = site_presses.make(4, 6, 60, 300, 0)
+    state = site.rows["state"].to_numpy(zero_copy_only=False)
+    seconds = site.rows["time"].cast("int64").to_numpy() // 1000 - site_presses.BEGIN
+    hour, weekday = seconds % DAY / 3600, seconds // DAY % 7
+    (begin, end), *_ = site.holidays
+    holiday = (seconds >= begin - site_presses.BEGIN) & (seconds < end - site_presses.BEGIN)
+    shift = (hour > 6) & (hour < 22) & (weekday < 5) & ~holiday
+    assert (state[shift] == "work").mean() > 0.75
+    assert not (state[(weekday == 6) | holiday] == "work").any()
+    barrel, pressure = site.rows["barrel"].to_numpy(), site.rows["pressure"].to_numpy()
+    assert np.median(barrel[(weekday == 6) & (hour > 8) & (hour < 20)]) < 35
+    assert np.median(barrel[(weekday < 5) & (hour < 3) & ~holiday]) == pytest.approx(150, rel=0.1)
+    assert np.median(pressure[state == "work"]) > 70
+    assert np.median(pressure[state == "ready"]) < 10
+    # Each press has three products, each at its own pace, some of each in two months.
+    first = site.rows["machine"].to_numpy(zero_copy_only=False) == "k000"
+    paces = np.sort(site.rows["cycle"].to_numpy()[first & (state == "work")])
+    assert (np.diff(np.unique(np.round(paces))) > 2).sum() <= 2
