@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import strategies
+from hypothesis.strategies import SearchStrategy
 
 IN_CI = bool(os.environ.get("CI"))
 ALL_EXAMPLES = bool(os.environ.get("ALL_EXAMPLES"))
@@ -41,9 +43,23 @@ def module(name: str, package: str) -> Any:
         missing(f"there is no module {name}: install {package}")
 
 
-def examples(all_of_them: int, least: int = 3) -> int:
-    """Return how many examples a property is shown: with each change a sixth, but so many."""
-    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(least, all_of_them // 6))
+def examples(all_of_them: int, least: int = 2) -> int:
+    """Return how many examples a property is shown: with each change a tenth, but so many.
+
+    The simplest comes first, the others are drawn. They are always the same with each change, so
+    that more of them show what code does that has changed, and not what others would.
+    """
+    return all_of_them if ALL_EXAMPLES else min(all_of_them, max(least, all_of_them // 10))
+
+
+def cuts(most: int, many: int = 30) -> SearchStrategy[list[int]]:
+    """Draw how many rows come at a time, up to `most`, again and again in these up to `many` parts.
+
+    With each change the last part has all of `most`: else the simplest example, which is always
+    shown, is a visit for each row of a life, and takes as long as all others.
+    """
+    drawn = strategies.lists(strategies.integers(1, most), min_size=1, max_size=many)
+    return drawn if ALL_EXAMPLES else drawn.map(lambda found: [*found, most])
 
 
 def lanes(usual: Any, *others: Any) -> list[Any]:
@@ -54,14 +70,14 @@ def lanes(usual: Any, *others: Any) -> list[Any]:
 def crossed(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:
     """Return all pairs of two settings, most of them for the nightly lane.
 
-    With each change runs each of the second with the usual one of the first, which comes first, and
-    with one of its others in turn.
+    With each change each of the second runs with one of the first in turn, every other time with
+    the usual one, which comes first.
     """
     usual, *others = first
     pairs = []
     for place, two in enumerate(second):
-        chosen = (usual, others[place % len(others)])
+        chosen = usual if place % 2 else others[place // 2 % len(others)]
         for one in (usual, *others):
-            marks = () if one in chosen else (pytest.mark.nightly,)
+            marks = () if one == chosen else (pytest.mark.nightly,)
             pairs.append(pytest.param(one, two, marks=marks))
     return pairs

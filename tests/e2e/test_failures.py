@@ -232,8 +232,10 @@ def test_a_job_that_a_signal_ends_leaves_nothing_half_written(
     assert_no_half_file(out)
 
 
-def test_a_second_job_into_one_folder_is_refused(long_job: list[str], tmp_path: Path) -> None:
-    arguments = [*long_job, "--output", str(tmp_path / "out"), "--overwrite"]
+def test_a_second_job_into_one_folder_is_refused(tmp_path: Path) -> None:
+    source = write(tmp_path / "in.parquet", sensor_table(LONG, models=3))
+    flags = [source, *COLUMNS, "--rank", "14", "--budget", "28", "--snapshot-every", "100"]
+    arguments = ["track", *flags, "--output", str(tmp_path / "out"), "--overwrite"]
     first = start(arguments)
     first.send_signal(signal.SIGSTOP)  # However long the second one takes to begin.
     second = run_process(command(*arguments))
@@ -246,7 +248,7 @@ def test_a_second_job_into_one_folder_is_refused(long_job: list[str], tmp_path: 
     )
     first.communicate(timeout=120)
     assert first.returncode == 0
-    assert record_of(tmp_path / "out")["counts"]["rows_out"] == LONGER
+    assert record_of(tmp_path / "out")["counts"]["rows_out"] == LONG
     assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == []
 
 

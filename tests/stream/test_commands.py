@@ -13,13 +13,13 @@ import pytest
 from apache_beam import pvalue
 from apache_beam.transforms.window import FixedWindows
 from hypothesis import given
-from hypothesis import strategies as st
 
 from kerneltrack import codec
 from kerneltrack.fleet.restore import decode
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common import state as places
+from tests.parts import cuts
 from tests.stream import learning
 from tests.stream.running import (
     SECOND,
@@ -47,7 +47,7 @@ from transforms.track.transform import MeasureMismatch
 DISORDER = 5
 ORDER = Order(max_disorder=DISORDER, max_jump=3600)
 RESET = Command(None, None)
-CUTS = st.lists(st.integers(1, 40), min_size=1, max_size=6)
+CUTS = cuts(40, 6)
 
 
 def released(rows: Rows) -> int:

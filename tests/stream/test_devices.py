@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kerneltrack.monitor import reference
 from kerneltrack.monitor.quiet import QuietTime, QuietTimes
 from kerneltrack.monitor.reference import Episode, ReferenceSpec
 from pipelines.topics.read_output import Once
-from tests.parts import examples, lanes
+from tests.parts import cuts, examples, lanes
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -107,6 +108,12 @@ def one_by_one(rows: Rows, spec: ReferenceSpec = HELD) -> list[Line]:
     return lines
 
 
+@cache
+def lines_of(number: int, spec: ReferenceSpec = HELD) -> list[Line]:
+    """Those of the rows that are faulty in this way; they are not to be changed."""
+    return one_by_one(faulty(number), spec)
+
+
 def changing(seed: int) -> Rows:
     """Rows of a device that goes on in another way from its 400th row on."""
     rows = faulty(seed, 1500)
@@ -127,7 +134,7 @@ def cut_up(rows: dict[str, Rows], max_disorder: float, sizes: list[int], seed: i
 @given(
     st.sampled_from(ORDERS),
     st.sampled_from([HELD, UNTIL]),
-    st.lists(st.integers(1, 90), min_size=1, max_size=30),
+    cuts(90),
     st.integers(0, 2**32),
 )
 def test_lines_are_those_of_the_core_however_rows_come(
@@ -138,8 +145,8 @@ def test_lines_are_those_of_the_core_however_rows_come(
     order = Order(max_disorder=max_disorder)
     asked: dict[str, Any] = {"order": order, "reference": spec, "snapshot_every": 50.0}
     outcome = step_through(elements, devices=True, **asked)
-    for key, of_model in rows.items():
-        lines = one_by_one(of_model, spec)
+    for number, key in enumerate(rows):
+        lines = lines_of(number, spec)
         assert {"learning", "normal", "off"} == {line["state"] for line in lines}
         assert exact(outcome.devices[key]) == exact(lines)
     # They are told beside the rest, which stays as it is.
@@ -151,16 +158,16 @@ def test_lines_are_those_of_the_core_however_rows_come(
 @settings(max_examples=examples(4))
 @given(
     st.sampled_from([MOVES, TWO]),
-    st.lists(st.integers(1, 90) | st.just(128), min_size=1, max_size=30),
+    cuts(128),
     st.booleans(),
 )
 def test_one_that_moves_learns_until_it_may_be_off(
     spec: ReferenceSpec, sizes: list[int], whole_blocks: bool
 ) -> None:
     rows = faulty_for_long(1).take(np.arange(1800))
-    cuts = [128] if whole_blocks else sizes
+    parts = [128] if whole_blocks else sizes
     asked: dict[str, Any] = {"order": FOLLOWED, "reference": spec, "devices": True}
-    outcome = step_through([("m", chunk) for chunk in rows.cut(cuts)], **asked)
+    outcome = step_through([("m", chunk) for chunk in rows.cut(parts)], **asked)
     lines = one_by_one(rows, spec)
     assert [line["state"] for line in lines[:2]] == ["learning", "normal"]
     assert 1024 < lines[1]["rows"] < 1200
@@ -204,8 +211,8 @@ def test_both_pipelines_tell() -> None:
     bounded = track(elements, order=order, reference=HELD, devices=True)
     live = track_stream(bundles, order=order, reference=HELD, devices=True)
     for outcome in (bounded, live):
-        for key, of_model in rows.items():
-            assert exact(outcome.devices[key]) == exact(one_by_one(of_model))
+        for number, key in enumerate(rows):
+            assert exact(outcome.devices[key]) == exact(lines_of(number))
 
 
 def test_what_is_open_at_the_end_of_the_input_stays_off() -> None:
@@ -217,7 +224,7 @@ def test_what_is_open_at_the_end_of_the_input_stays_off() -> None:
 
 def test_a_silent_model_is_gone_until_it_comes_back(tmp_path: Path) -> None:
     """In the middle of its stretch, and of an episode."""
-    rows, expected = faulty(1), one_by_one(faulty(1))
+    rows, expected = faulty(1), lines_of(1)
     tracking = Tracking(tmp_path, FOLLOWED, HELD, devices=True)
     for start, stop in ((0, 200), (200, 520), (520, 620)):
         tracking.push(rows.take(np.arange(start, stop)))
@@ -372,7 +379,7 @@ def messages(key: str, rows: Rows, channels: list[str]) -> list[dict[str, Any]]:
 
 def test_a_message_is_a_line_under_the_devices_id() -> None:
     found = messages("pump/é", faulty(1), ["heat", "flow", "noise"])
-    for message, line in zip(found, one_by_one(faulty(1)), strict=True):
+    for message, line in zip(found, lines_of(1), strict=True):
         for name in ("state", "rows", "since_index", "episodes", "episode", "kind", "severity"):
             assert message[name] == line[name], name
         assert message["model_id"] == "pump/é"

@@ -233,7 +233,7 @@ def test_what_only_a_condition_is_about_may_be_missing(companion: str) -> None:
     assert sum(map(len, bundled["m0"]["features"])) > 0
 
 
-FIFTY = (12,) * 50
+TWENTY = (12,) * 20
 HURT = "m17"
 
 
@@ -242,7 +242,7 @@ HURT = "m17"
 def test_a_model_whose_rows_are_refused_costs_only_itself(
     companion: str, run: Callable[..., Found]
 ) -> None:
-    work, known = work_of("okfeb", companion), models(FIFTY)
+    work, known = work_of("okfeb", companion), models(TWENTY)
     whole = run(work, known)
     for first, wrong in ((0, math.nan), (6, 1e300)):
         x = known[HURT].column("x").copy()
@@ -267,7 +267,7 @@ def hurt(data: bytes) -> bytes:
 def test_a_model_whose_state_is_damaged_costs_only_itself(
     companion: str, run: Callable[..., Found], tmp_path: Path
 ) -> None:
-    work, known = work_of("okfeb", companion), models(FIFTY)
+    work, known = work_of("okfeb", companion), models(TWENTY)
     states = states_of(partition(work, known))
     later = {
         key: Chunk(

@@ -16,7 +16,7 @@ from kerneltrack.fleet.results import Alert
 from kerneltrack.in_memory import run_all
 from kerneltrack.monitor import drift
 from kerneltrack.monitor.drift import DriftSpec
-from tests.parts import examples
+from tests.parts import cuts, examples
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -78,7 +78,7 @@ def by_the_core(rows: Rows, reported: DriftSpec = TOLD, spec: Any = SPEC) -> lis
 @given(
     st.sampled_from([TOLD, DriftSpec(settle=30, memory=60, threshold=2, direction="up")]),
     st.sampled_from(DISORDERS),
-    st.lists(st.integers(1, 50), min_size=1, max_size=30),
+    cuts(50),
     st.booleans(),
     st.integers(0, 2**32),
 )

@@ -16,7 +16,7 @@ from kerneltrack.monitor import feedback
 from kerneltrack.monitor.feedback import FALSE, REAL, Feedback, Said, entry_of, told_with
 from kerneltrack.monitor.likeness import channel
 from kerneltrack.monitor.reference import ReferenceSpec
-from tests.parts import examples
+from tests.parts import cuts, examples
 from tests.stream.running import SECOND, SPEC, Line, Rows, Step, make_rows
 from tests.stream.test_expiry import KEY, Tracking
 from transforms.kafka.commands import Commands
@@ -73,8 +73,8 @@ def lines(outcome: Any, key: str = "m") -> tuple[list[Line], list[Line]]:
 
 @settings(max_examples=examples(20))
 @given(
-    cuts=st.lists(st.integers(1, 90), min_size=1, max_size=6),
-    later=st.lists(st.integers(1, 90), min_size=1, max_size=6),
+    cuts=cuts(90, 6),
+    later=cuts(90, 6),
     one_bundle=st.booleans(),
     group=st.booleans(),
 )

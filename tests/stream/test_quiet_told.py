@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from kerneltrack.monitor import quiet as quiet_times
 from kerneltrack.monitor.quiet import Entry, QuietTime, QuietTimes, RecurringTime, Told
 from kerneltrack.monitor.reference import ReferenceSpec
-from tests.parts import examples
+from tests.parts import cuts, examples
 from tests.stream.running import SECOND, SPEC, Rows, Step, make_rows
 from tests.stream.test_expiry import KEY, Tracking
 from transforms.chunks import Chunk
@@ -83,7 +84,13 @@ def through(
     return outcome_of(step)
 
 
-CUTS = st.lists(st.integers(1, 90), min_size=1, max_size=6)
+@cache
+def of_file(reference: ReferenceSpec, *file: Entry) -> tuple[Any, ...]:
+    """What comes of the rows where all of it was in the file."""
+    return through(reference, file, [], [1000], [1000])
+
+
+CUTS = cuts(90, 6)
 
 
 @pytest.mark.parametrize("reference", [HELD, MOVES], ids=["first", "auto"])
@@ -99,8 +106,8 @@ def test_they_count_as_if_a_file_had_them(
         message(660, 700, cancel=True, why="it is put off"),
     ]
     found = through(reference, (), told, cuts, later, together)
-    assert found == through(reference, file_of((440, 500), (590, 650)), [], [1000], [1000])
-    assert found != through(reference, (), [], [1000], [1000])
+    assert found == of_file(reference, *file_of((440, 500), (590, 650)))
+    assert found != of_file(reference)
 
 
 @settings(max_examples=examples(12))
@@ -110,24 +117,23 @@ def test_rows_that_have_run_stay_as_they_were(
 ) -> None:
     """A time that began before counts from the first row on that has not run: 394 s."""
     found = through(HELD, (), [message(290, 420)], cuts, later, together)
-    assert found == through(HELD, file_of((394, 420)), [], [1000], [1000])
+    assert found == of_file(HELD, *file_of((394, 420)))
     # One of the file ends early, since the machine is back.
     found = through(HELD, file_of((290, 500)), [message(290, 500, cancel=True)], cuts, later)
-    assert found == through(HELD, file_of((290, 394)), [], [1000], [1000])
+    assert found == of_file(HELD, *file_of((290, 394)))
 
 
 def test_one_that_comes_again_is_told_and_taken_back() -> None:
     told = {"from": "every day 00:07:20", "to": "00:08:20"}
     comes = RecurringTime("m", None, "day", "00:07:20", "00:08:20", "UTC", "")
     found = through(HELD, (), [message(1, 2, **told)], [90], [80])
-    assert found == through(HELD, file_of((440, 500)), [], [1000], [1000])
+    assert found == of_file(HELD, *file_of((440, 500)))
     same = {"from": "Every day 00:07:20Z", "to": "00:08:20Z", "device": "*"}
     # Of another device, as it is written, so that it takes nothing back.
     assert found == through(HELD, (comes,), [message(1, 2, **same, cancel=True)], [90], [80])
     del same["device"]
-    assert through(HELD, (comes,), [message(1, 2, **told, cancel=True)], [90], [80]) == through(
-        HELD, (), [], [1000], [1000]
-    )
+    found = through(HELD, (comes,), [message(1, 2, **told, cancel=True)], [90], [80])
+    assert found == of_file(HELD)
 
 
 def test_a_device_that_begins_anew_or_expires_keeps_them(tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ def test_those_that_are_over_make_place_and_no_others(monkeypatch: pytest.Monkey
     assert failure == ("m", 1, 7, NO_PLACE)
     assert "64 quiet times of this device are kept that are not over yet" in NO_PLACE
     step.push("m", rows_of().take(np.arange(TOLD_AT, LENGTH)).chunk())
-    wanted = through(HELD, file_of((440, 500), (590, 650)), [], [1000], [1000])
+    wanted = of_file(HELD, *file_of((440, 500), (590, 650)))
     assert outcome_of(step) == wanted
 
 

@@ -18,7 +18,7 @@ from kerneltrack.fleet.model import Work
 from kerneltrack.fleet.restore import decode
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import Episode, ReferenceSpec, Scores
-from tests.parts import examples
+from tests.parts import cuts, examples
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -110,7 +110,7 @@ def hold(
 @given(
     st.sampled_from([HELD, WINDOWED]),
     st.sampled_from(ORDERS),
-    st.lists(st.integers(1, 90), min_size=1, max_size=30),
+    cuts(90),
     st.integers(0, 2**32),
 )
 def test_episodes_are_the_cores_however_rows_come(
@@ -129,7 +129,7 @@ def test_episodes_are_the_cores_however_rows_come(
 @settings(max_examples=examples(6))
 @given(
     st.sampled_from(ORDERS),
-    st.lists(st.integers(1, 90), min_size=1, max_size=30),
+    cuts(90),
     st.integers(0, 2**32),
 )
 def test_a_stretch_until_a_time_is_the_cores_too(

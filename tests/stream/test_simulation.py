@@ -22,7 +22,7 @@ from tests.simulation.mutations import MUTATIONS, Mutation, life_with_a_reset
 from tests.simulation.run import simulate
 from tests.unit.test_rounds import SECOND
 
-STEPS = 3_000
+STEPS = 2_000
 """Of the histories that each run of the tests goes through; each night goes through millions."""
 MOST_STEPS = 20_000
 """In which a mistake must be found."""

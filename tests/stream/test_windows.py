@@ -22,7 +22,7 @@ from kerneltrack.registry import get_tracker
 from kerneltrack.specs import KERNELS
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from tests.parts import examples
+from tests.parts import cuts, examples
 from tests.stream.running import (
     SECOND,
     SPEC,
@@ -388,7 +388,7 @@ def strided(rows: Rows, line: Line, spec: SubspaceSpec = SPEC) -> list[int]:
     st.sampled_from([FixedWindows(3), FixedWindows(2, offset=0.5), SlidingWindows(1, 3)]),
     st.sampled_from([2, 5, 16]),
     st.lists(st.sampled_from([1, 2, 8, 40]), min_size=4, max_size=12),
-    st.lists(st.integers(1, 60), min_size=1, max_size=20),
+    cuts(60, 20),
     st.integers(0, 2**32),
 )
 def test_large_windows_are_measured_at_equal_spacing(
@@ -416,7 +416,7 @@ def test_large_windows_are_measured_at_equal_spacing(
     st.sampled_from([SlidingWindows(4, 1), SlidingWindows(6, 2.5, 0.5), FixedWindows(3)]),
     st.sampled_from([2, 7, 20]),
     st.lists(st.sampled_from([1, 2, 8, 40]), min_size=4, max_size=12),
-    st.lists(st.integers(1, 60), min_size=1, max_size=20),
+    cuts(60, 20),
     st.sampled_from([0.0, 1.5, math.inf]),
     st.integers(0, 2**32),
 )

@@ -112,8 +112,8 @@ def test_the_size_of_slots_is_about_that_of_their_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ordered", lanes(False, True))
 def test_memory_is_bounded(ordered: bool, tmp_path: Path) -> None:
-    """A model of 36 MB with a limit of 1 MB: in memory at a time are blocks of its runs."""
-    count, most = 100_000, 1 << 20
+    """A model of 18 MB with a limit of 1 MB: in memory at a time are blocks of its runs."""
+    count, most = 50_000, 1 << 20
     parts = []
     for number in range(6):
         rng = np.random.default_rng(number)
@@ -132,7 +132,7 @@ def test_memory_is_bounded(ordered: bool, tmp_path: Path) -> None:
             writer.write_batch(batch)
         parts.append(Spread(str(path), [0], [count], path.stat().st_size))
         del batch
-    assert sum(part.size for part in parts) > 36 * most
+    assert sum(part.size for part in parts) > 18 * most
     before = pa.total_allocated_bytes()
     (part,) = large.parts_of(parts, {0}, IN_ORDER, most, str(tmp_path / "track"))
     ((name, rows),) = each_of(part)

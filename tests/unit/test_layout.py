@@ -87,7 +87,9 @@ def imports_of(module: str, known: Mapping[str, str]) -> set[str]:
     typed = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     found: set[str] = set()

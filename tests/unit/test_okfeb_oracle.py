@@ -23,7 +23,7 @@ from kerneltrack.trackers.okfeb.spec import POLICIES, RULES, STEPS
 from tests.oracles import okfeb as oracle
 from tests.oracles.rounding import bounds, compensation_bound, cost_bound
 from tests.oracles.streams import walk
-from tests.parts import examples
+from tests.parts import examples, lanes
 
 Array = npt.NDArray[np.float64]
 TRACKER = OKFEB()
@@ -177,7 +177,7 @@ def play(spec: OKFEBSpec, rows: Array) -> tuple[Array, Array, list[Any]]:
 
 
 @pytest.mark.parametrize("name", STABLE)
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", lanes(0, 1))
 def test_whole_runs_while_rounding_stays_small(name: str, seed: int) -> None:
     spec = OKFEBSpec(rank=3, budget=6, gamma=4.0, standardise=False, seed=seed, **STABLE[name])
     rows = walk(seed, 250, 3)
