@@ -40,18 +40,20 @@ class Chunk:
     being copied.
     """
 
-    __slots__ = ("_batch", "_part", "_records")
+    __slots__ = ("_batch", "_part", "_records", "_span")
 
     def __init__(
         self,
         batch: pa.RecordBatch | None,
         records: Records | None = None,
         part: tuple[int, int] | None = None,
+        span: tuple[int, int] | None = None,
     ) -> None:
-        """Take a batch, or a part of it (from, to), or records."""
+        """Take a batch, or a part of it (from, to), or records; `span` if it is known already."""
         self._batch: Any = batch
         self._records = records
         self._part = part
+        self._span = span
 
     def __eq__(self, other: object) -> bool:
         """Check whether these are the same rows."""
@@ -131,6 +133,8 @@ class Chunk:
 
     def span(self) -> tuple[int, int]:
         """Return the least and greatest time of rows, at least one, that have times."""
+        if self._span is not None:
+            return self._span
         if self._records is not None and self._records.rows <= FEW:
             few = self._records.times()
             return min(few), max(few)
@@ -225,11 +229,11 @@ def pieces(rows: Chunk, ends: Sequence[int]) -> list[bytes]:
     return [encode_batch(batch.slice(a, b - a)) for a, b in pairwise((0, *ends))]
 
 
-def chunk_from(data: bytes) -> Chunk:
-    """Read rows back from bytes."""
+def chunk_from(data: bytes, span: tuple[int, int] | None = None) -> Chunk:
+    """Read rows back from bytes; `span` if it is known already."""
     if data.startswith(MAGIC):
-        return Chunk(None, Records(data))
-    return Chunk(decode_batch(data))
+        return Chunk(None, Records(data), None, span)
+    return Chunk(decode_batch(data), None, None, span)
 
 
 def matrix_column(matrix: npt.NDArray[Any]) -> pa.FixedSizeListArray:

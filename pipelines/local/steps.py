@@ -6,15 +6,13 @@ They are the steps of the job on Flink (`pipelines.live.pipeline`), called one a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
 import apache_beam as beam
 from apache_beam import pvalue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
-from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines.job_spec import Job, transform_of
 from pipelines.live.pipeline import LiveEnds, encoder_of
@@ -166,9 +164,10 @@ class LocalSteps:
 
     def _take(self, item: Any, sent: _Sent) -> None:
         """Take what comes of a bundle to where it goes."""
-        name, value = FEATURES, item
-        if isinstance(item, pvalue.TaggedOutput):
-            name, value = str(item.tag), item.value
+        if not isinstance(item, pvalue.TaggedOutput):
+            sent.add(FEATURES, item)
+            return
+        name, value = str(item.tag), item.value
         if name == REFUSED:
             sent.letters.append(value)
         elif name == SNAPSHOTS:
@@ -187,12 +186,7 @@ class _Sent:
     def __init__(self, encode: dict[str, beam.DoFn], fetch: dict[str, FetchFn]) -> None:
         self._steps: dict[str, beam.DoFn] = {**encode, **fetch}
         # Without windows no timestamp is of use.
-        self._process = {
-            name: partial(step.process, timestamp=MIN_TIMESTAMP)
-            if isinstance(step, EncodeFn | FetchFn)
-            else step.process
-            for name, step in self._steps.items()
-        }
+        self._process = {name: _process(step) for name, step in self._steps.items()}
         self._to = {**{name: name for name in encode}, **dict.fromkeys(fetch, DEAD_LETTERS)}
         self._found: dict[str, list[Outgoing]] = {name: [] for name in self._steps}
         self.letters: list[Outgoing] = []
@@ -203,12 +197,12 @@ class _Sent:
         """Take an output in."""
         process = self._process.get(name)
         if process is not None:  # Else the job does not write it.
-            self._found[name] += map(_bare, process(value))
+            self._found[name] += process(value)
 
     def messages(self) -> Iterator[tuple[str, Outgoing]]:
         """Yield all messages, with the names of their outputs."""
         for name, step in self._steps.items():
-            self._found[name] += map(_bare, step.finish_bundle() or ())
+            self._found[name] += _finish(step)
             for message in self._found[name]:
                 yield self._to[name], message
         for letter in self.letters:
@@ -237,8 +231,18 @@ def _bundle(fn: GatherFn, messages: Sequence[Message]) -> Iterator[Any]:
     yield from fn.gathered()
 
 
-def _bare(item: Any) -> Any:
-    """Return a value, or a tagged output, without the window and timestamp that Beam has it in."""
-    if isinstance(item, pvalue.TaggedOutput):
-        return pvalue.TaggedOutput(item.tag, _bare(item.value))
-    return item.value if isinstance(item, WindowedValue) else item
+def _process(step: beam.DoFn) -> Callable[[Any], Iterable[Outgoing]]:
+    """Return what takes an output in, and gives messages that do not wait for the bundle's end."""
+    if isinstance(step, EncodeFn):
+        return step.take
+    if isinstance(step, FetchFn):
+        return lambda value: [each.value for each in step.process(value, MIN_TIMESTAMP)]
+    process: Callable[[Any], Iterable[Outgoing]] = step.process
+    return process
+
+
+def _finish(step: beam.DoFn) -> Iterable[Outgoing]:
+    """Return the messages that are left at the end of a bundle."""
+    if isinstance(step, EncodeFn):
+        return step.written()
+    return [each.value for each in step.finish_bundle() or ()]

@@ -25,6 +25,7 @@ from pipelines.local.store import Bundle, Checkpoint, Saved, Store
 from tests.parts import examples
 from transforms.kafka.messages import Message
 from transforms.keyed.commands import HEADER, RESET
+from transforms.track.log import LEAST_LEFT, ModelLog
 
 TOPIC, LABELS = "rows", "labels"
 CHANNELS = ("a", "b")
@@ -120,6 +121,36 @@ def run(steps: LocalSteps, given: list[tuple[list[Message], float]]) -> list[lis
 
 def names(sent: list[list[Sent]]) -> set[str]:
     return {topic.removeprefix("out-") for part in sent for topic, _ in part}
+
+
+@pytest.mark.parametrize("least", [LEAST_LEFT, 100])
+def test_a_log_that_stays_in_memory_is_what_one_that_is_read_anew_is(
+    least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where so many rows wait that they are left where they are, and models appended."""
+    parts = bundles([*range(1, 1000, 3)])
+    monkeypatch.setattr("transforms.track.log.LEAST_LEFT", least)
+
+    def sent_and_written(folder: Path) -> list[Any]:
+        steps, models = new(folder)
+        found: list[Any] = []
+        for number, (part, now) in enumerate(parts, 1):
+            models.bundle = number
+            sent = steps.run(part, now)
+            found.append((sent, [models.save(key) for key in sorted(models.changed)]))
+        return found
+
+    appended, append = list[int](), ModelLog.append
+
+    def counted(log: ModelLog, *args: Any) -> None:
+        appended.append(1)
+        append(log, *args)
+
+    monkeypatch.setattr(ModelLog, "append", counted)
+    stays = sent_and_written(tmp_path / "stays")
+    assert bool(appended) == (least < LEAST_LEFT)
+    monkeypatch.setattr("transforms.track.keyed_fn.log_of", ModelLog)
+    assert stays == sent_and_written(tmp_path / "anew")
 
 
 @settings(max_examples=examples(6))

@@ -19,7 +19,7 @@ from tests.e2e.hostile import good_rows, hostile_messages
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.encode import MOST_BYTES, EncodeFn, messages_of, to_json
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
-from transforms.kafka.gather import Gathering, Outgoing
+from transforms.kafka.gather import READ_TOGETHER, Gathering, Outgoing
 from transforms.kafka.messages import (
     BadMessageError,
     Message,
@@ -91,6 +91,52 @@ def values(form: str, rows: list[dict[str, Any]]) -> bytes:
     handle = io.BytesIO()
     fastavro.writer(handle, {"type": "record", "name": "r", "fields": fields}, rows)
     return handle.getvalue()
+
+
+ODD = [
+    b"[]",
+    b"{",
+    b"7",
+    None,
+    b"NaN",
+    b'{"time": 5, "a": 1, "b": 2}',
+    b'{"time": "5", "a": 1, "b": 2, "label": "x"}',
+    b'{"time": true, "a": 1, "b": 2, "label": "x"}',
+    b'{"time": 5, "a": NaN, "b": 2, "label": "x"}',
+    b'{"time": 5, "a": "1", "b": 2, "label": "x"}',
+    b'{"time": 5, "a": 1, "b": 2, "label": 3}',
+    b'[{"time": 5, "a": 1, "b": 2, "label": "x"}, 4, {"time": 6, "a": 1, "b": 2}]',
+    b'{"time": 5, "a": 1, "b": 2, "label": "x"} {}',
+    b'{"time": 5, "a": 1, "b": 2, "label": "x", "time": 6}',
+]
+
+
+@pytest.mark.parametrize("odd", [*range(len(ODD)), *(range(len(ODD)),)])
+def test_messages_that_are_read_together_are_what_each_alone_is(odd: int | range) -> None:
+    """However odd one among them is, the first, in the middle or last."""
+    chosen = [ODD[odd]] if isinstance(odd, int) else [ODD[at] for at in odd]
+    plain = [
+        json.dumps({"time": 1000 - at, "a": at / 3, "b": -at, "label": "x"}).encode()
+        for at in range(READ_TOGETHER + 40)
+    ]
+    for place in (0, 100, len(plain)):
+        values = [*plain[:place], *chosen, *plain[place:]]
+        sent = [message(value, at) for at, value in enumerate(values)]
+        together = gather(sent)
+        alone = [gather([each]) for each in sent]
+        assert together[0] == [row for rows, _ in alone for row in rows]
+        assert together[1] == [letter for _, letters in alone for letter in letters]
+
+
+def test_a_chunk_knows_the_least_and_greatest_time_of_its_rows() -> None:
+    gathering = Gathering(columns(), "json")
+    for at, time in enumerate([7, 3, 9, 5, 4, 8]):
+        value = json.dumps({"time": time, "a": 1, "b": 2, "label": None}).encode()
+        gathering.add(message(value, at, b"m" if at < 4 else b"n"))
+    assert [(key, chunk.span()) for key, chunk in gathering.chunks()] == [
+        ("m", (3, 9)),
+        ("n", (4, 8)),
+    ]
 
 
 @pytest.mark.parametrize("form", ["json", "arrow", "avro"])

@@ -94,25 +94,30 @@ class EncodeFn(beam.DoFn):
         self, element: tuple[str, Chunk], timestamp: Any = beam.DoFn.TimestampParam
     ) -> Iterator[WindowedValue]:
         """Take a chunk in."""
-        _, chunk = element
-        if self._pending and not chunk.has_columns_of(self._pending[-1][1]):
-            yield from self._written()
-        self._pending.append(element)
-        self._rows += len(chunk)
         if timestamp is not self._earliest:
             self._earliest = min(self._earliest, timestamp)
-        if self._rows >= MOST_HELD:
-            yield from self._written()
+        for message in self.take(element):
+            yield WindowedValue(message, self._earliest, IN_GLOBAL)
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Yield the messages of what is held."""
-        yield from self._written()
+        for message in self.written():
+            yield WindowedValue(message, self._earliest, IN_GLOBAL)
 
-    def _written(self) -> Iterator[WindowedValue]:
-        pending, timestamp = self._pending, self._earliest
-        self.start_bundle()
-        for message in messages_of(pending, self._schema, self._form, self._channels):
-            yield WindowedValue(message, timestamp, IN_GLOBAL)
+    def take(self, element: tuple[str, Chunk]) -> list[Outgoing]:
+        """Take a chunk in; return messages of what is held no longer, nearly always none."""
+        _, chunk = element
+        done: list[Outgoing] = []
+        if self._pending and not chunk.has_columns_of(self._pending[-1][1]):
+            done = self.written()
+        self._pending.append(element)
+        self._rows += len(chunk)
+        return [*done, *self.written()] if self._rows >= MOST_HELD else done
+
+    def written(self) -> list[Outgoing]:
+        """Return the messages of what is held, which is held no longer."""
+        pending, self._pending, self._rows = self._pending, [], 0
+        return list(messages_of(pending, self._schema, self._form, self._channels))
 
 
 def messages_of(
@@ -140,16 +145,18 @@ def messages_of(
         ]
         batch = batch.append_column(NAMED_CHANNELS, pa.array(named, NAMED_CHANNELS.type))
     records = None if form == "arrow" else records_of(batch)
+    encode: Any = encode_batch if records is None else _ENCODER.encode
     start = 0
     for key, chunk in chunks:
         stop = start + len(chunk)
         encoded = key.encode("utf-8")
-        if records is None:
-            values = _halved(batch.slice(start, stop - start), stop - start, encode_batch)
-        else:
-            values = _halved(records[start:stop], stop - start, _ENCODER.encode)
-        for value in values:
+        rows = batch.slice(start, stop - start) if records is None else records[start:stop]
+        value = encode(rows)
+        if len(value) <= MOST_BYTES:
             yield encoded, value, []
+        else:
+            for part in _halved(rows, stop - start, encode):
+                yield encoded, part, []
         start = stop
 
 

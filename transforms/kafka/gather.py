@@ -6,6 +6,7 @@ are put together per model before it.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from transforms.kafka.messages import (
     Message,
     batch_of,
     position,
+    read_json,
     records_of,
     refused_rows,
 )
@@ -37,6 +39,9 @@ from transforms.read.parse import ParsedRows, parse
 
 MOST_REASONS = 100
 """Rows of one message whose reasons its dead letter tells."""
+
+READ_TOGETHER = 256
+"""Messages in JSON that are read together at most: one that is none lets each be read by itself."""
 
 NO_ROW = -1
 NOT_IN_KAFKA = "; not in Kafka"
@@ -147,12 +152,19 @@ class Gathering:
         self._messages: list[Message] = []
         self._groups: dict[Any, _MessageGroup] = {}
         self._reasons: dict[int, list[Reason]] = {}
-        self.rows = 0
+        self._rows = 0
+        # How many messages have been read: those in JSON are read together.
+        self._read = 0
         self.bytes = 0
 
     def __len__(self) -> int:
         """Return the number of messages."""
         return len(self._messages)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the messages have; those that have not been read one each."""
+        return self._rows + len(self._messages) - self._read
 
     def add(self, message: Message) -> None:
         """Take a message in. Whatever its bytes are, nothing is raised.
@@ -160,9 +172,50 @@ class Gathering:
         Raises:
             DataError: if its schema's registry cannot be asked.
         """
-        number = len(self._messages)
         self._messages.append(message)
         self.bytes += len(message.value or b"")
+        if self._form != "json":
+            self._read_next()
+        elif len(self._messages) - self._read >= READ_TOGETHER:
+            self._read_together()
+
+    def _read_together(self) -> None:
+        """Read messages in JSON: if all are a row each, of the same types, in one go."""
+        begin = self._read
+        values: list[Any] = [message.value for message in self._messages[begin:]]
+        try:
+            records: list[Any] = [*map(read_json, values)]
+        # Its own errors, Unicode's, recursion's, that of a tombstone.
+        except Exception:
+            records = []
+        key = self._common_types(records)
+        if key is None:
+            while self._read < len(self._messages):
+                self._read_next()
+            return
+        group = self._groups.setdefault(key, _MessageGroup())
+        group.records += records
+        group.messages += range(begin, begin + len(records))
+        group.places += itertools.repeat(0, len(records))
+        self._rows += len(records)
+        self._read += len(records)
+
+    def _common_types(self, records: Sequence[Any]) -> tuple[type, ...] | None:
+        """Return the types of the fields of records; None where these are not the same for all."""
+        if {*map(type, records)} != {dict}:
+            return None
+        key: list[type] = []
+        for role, name in self._roles.items():
+            kinds = {type(record.get(name)) for record in records}
+            if len(kinds) > 1 or not kinds <= {type(None), *_KINDS[role]}:
+                return None
+            key += kinds
+        return tuple(key)
+
+    def _read_next(self) -> None:
+        """Read one message."""
+        number, message = self._read, self._messages[self._read]
+        self._read += 1
         try:
             if self._form == "arrow":
                 self._add_batch(number, batch_of(message.value))
@@ -170,10 +223,11 @@ class Gathering:
                 self._add_records(number, records_of(message.value, self._form, self._registered))
         except BadMessageError as error:
             self._refuse(number, NO_ROW, str(error))
-            self.rows += 1
+            self._rows += 1
 
     def chunks(self) -> Iterator[tuple[str, Chunk]]:
         """Yield the good rows of all messages, by model; to be called once."""
+        self._read_together()
         parsed: list[ParsedRows] = []
         # Rows between those of a group may be in another.
         merge = len(self._groups) == 1
@@ -230,7 +284,7 @@ class Gathering:
         group = self._groups.setdefault(key, _MessageGroup())
         group.batches.append(batch)
         group.messages.append(number)
-        self.rows += batch.num_rows
+        self._rows += batch.num_rows
 
     def _cells(self) -> list[tuple[str, str]]:
         """Return the columns of metrics and values, of a long table."""
@@ -239,7 +293,7 @@ class Gathering:
 
     def _add_records(self, number: int, records: Sequence[Any]) -> None:
         roles = list(self._roles.items())
-        self.rows += len(records)
+        self._rows += len(records)
         for place, record in enumerate(records):
             if not isinstance(record, dict):
                 self._refuse(number, place, f"{_shown(record)}: not an object with fields")
@@ -377,7 +431,16 @@ def _by_model(parsed: Sequence[ParsedRows], columns: Columns) -> Iterator[tuple[
     """Yield rows, at least one, by model: as records if they are a few each."""
     batch, models, ends = by_model(parsed, columns)
     if few_each(ends[-1], len(ends)):
-        yield from zip(models, map(chunk_from, pieces(Chunk(batch), ends)), strict=True)
+        found = pieces(Chunk(batch), ends)
+        if columns.time is None:
+            yield from zip(models, map(chunk_from, found), strict=True)
+            return
+        times = batch.column("time").to_numpy()
+        # A model's rows are in order.
+        firsts, lasts = times[[0, *ends[:-1]]], times[np.array(ends) - 1]
+        spans = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        for model, piece, span in zip(models, found, spans, strict=True):
+            yield model, chunk_from(piece, span)
     else:
         yield from chunks_of(batch, models, ends)
 

@@ -112,15 +112,15 @@ def records_of(
     return rows
 
 
-def _json_of(value: bytes) -> Any:
-    """Read JSON, as `json.loads` does.
+read_json = msgspec.json.Decoder().decode
+"""Reads JSON as `json.loads` does, several times as fast, or raises: it knows no NaN, no reals
+beyond a double's and no half characters."""
 
-    msgspec is several times as fast, and gives the same values or an error: it knows no NaN, no
-    reals beyond a double's and no half characters. What is none to either is refused in json's
-    words.
-    """
+
+def _json_of(value: bytes) -> Any:
+    """Read JSON, as `json.loads` does; what is none is refused in its words."""
     try:
-        return msgspec.json.decode(value)
+        return read_json(value)
     # Its own errors, Unicode's, recursion's.
     except Exception:
         return json.loads(value.decode("utf-8"))

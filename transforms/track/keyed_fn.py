@@ -37,7 +37,7 @@ from transforms.learn.learners import Learners, gap, outputs_of
 from transforms.learn.plan import Plan
 from transforms.outputs import SNAPSHOTS
 from transforms.track.clock import may_flush
-from transforms.track.log import BUFFER, KEPT, LOG, PAST, Cells, ModelLog, Watch
+from transforms.track.log import BUFFER, KEPT, LOG, PAST, Cells, ModelLog, Watch, log_of
 
 MOST_HELD = 131_072
 """Rows of a bundle that are held at most."""
@@ -144,7 +144,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
 
     def bring(
         self, element: tuple[str, Chunk], cells: Cells, timers: Timers, timestamp: Any
-    ) -> Iterator[Any]:
+    ) -> Iterable[Any]:
         """Take rows or labels in: they are held until the bundle ends.
 
         What comes after a silence, labels that come after rows, and rows of other columns than
@@ -154,26 +154,28 @@ class KeyedFn(beam.DoFn, abc.ABC):
         if self.waits_for_end:
             timers.end.set(GlobalWindow().max_timestamp())
             cells.buffer.add(chunk)
-            return
-        pending, named = self.pending.get(key), self._names_rows(chunk)
+            return ()
+        pending, named, done = self.pending.get(key), self._names_rows(chunk), list[Any]()
         if pending is not None and (pending.flush or pending.ends_with(chunk, named)):
-            yield from self.run_pending()
-            pending = None
+            done, pending = list(self.run_pending()), None
         pending = pending or BundleRows(cells, timers)
         (pending.labels if named else pending.chunks).append(chunk)
-        yield from self.hold(key, pending, timestamp, len(chunk))
+        held = self.hold(key, pending, timestamp, len(chunk))
+        return itertools.chain(done, held) if done else held
 
     def _names_rows(self, chunk: Chunk) -> bool:
         return self.plan is not None and self.plan.late is not None and are_labels(chunk)
 
-    def hold(self, key: str, pending: BundleRows, timestamp: Any, rows: int) -> Iterator[Any]:
-        """Hold what has come for a model, so many rows more, and run all once there is much."""
+    def hold(self, key: str, pending: BundleRows, timestamp: Any, rows: int) -> Iterable[Any]:
+        """Hold what has come for a model, so many rows more; return what runs, nearly always none.
+
+        All that is held runs once it is much.
+        """
         self.pending[key] = pending
         if timestamp is not self._earliest:
             self._earliest = min(self._earliest, timestamp)
         self._rows += rows
-        if self._rows >= MOST_HELD:
-            yield from self.run_pending()
+        return self.run_pending() if self._rows >= MOST_HELD else ()
 
     def run_pending(self) -> Iterator[Any]:
         """Run what is held."""
@@ -181,7 +183,7 @@ class KeyedFn(beam.DoFn, abc.ABC):
         self.start_bundle()
         if not pending:
             return
-        logs = {key: ModelLog(each.cells) for key, each in pending.items()}
+        logs = {key: log_of(each.cells) for key, each in pending.items()}
         for key, each in pending.items():
             if logs[key].begins and not each.flush:
                 each.timers.end.set(GlobalWindow().max_timestamp())

@@ -29,6 +29,8 @@ from transforms.track.packed import Packed
 
 LOG_VERSION = 17
 MOST_ENTRIES = 64
+BESIDE_ROWS = 3
+"""Entries that a log has beside rows that wait: model, clock and watch, seldom more."""
 MOST_APPENDED = MOST_ENTRIES // 2
 """Entries of a log that another model is appended to, at most."""
 LEAST_LEFT = 1 << 15
@@ -270,9 +272,51 @@ class MemoryCell:
         self._entries = []
 
 
+class MemoryLog(MemoryCell):
+    """The log of a model in memory: it stays as it was read from one call to the next.
+
+    Its entries are written only for whoever reads them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._log: ModelLog | None = None
+        self._taken = False
+
+    def read(self) -> list[Any]:
+        """Return the entries.
+
+        Raises:
+            RuntimeError: if the log is taken, and has not been committed.
+        """
+        if self._taken:
+            raise RuntimeError("the log is taken")
+        return super().read() if self._log is None else self._log.entries()
+
+    def add(self, entry: Any) -> None:
+        """Add one."""
+        self._entries, self._log = self.read(), None
+        super().add(entry)
+
+    def keep(self, log: ModelLog) -> None:
+        """Let the entries be those of a log that has been committed."""
+        self._entries, self._log, self._taken = [], log, False
+
+    def take(self) -> ModelLog | None:
+        """Return the log that was committed last, to be changed and committed again."""
+        self._taken = self._log is not None
+        return self._log
+
+
 def in_memory() -> Cells:
     """Return the cells of a model without anything, in memory."""
-    return Cells(*(MemoryCell() for _ in BAGS))
+    return Cells(MemoryLog(), *(MemoryCell() for _ in BAGS[1:]))
+
+
+def log_of(cells: Cells) -> ModelLog:
+    """Return a model's log, which is going to be committed."""
+    kept = cells.log.take() if isinstance(cells.log, MemoryLog) else None
+    return ModelLog(cells) if kept is None else kept
 
 
 def _rows_of(part: Chunk | Waiting) -> Chunk:
@@ -307,6 +351,30 @@ class ModelLog:
         periods: What its periods have come to, as bytes; none before its first rows.
         expired: The name of its file, if it has expired.
     """
+
+    __slots__ = (
+        "_added",
+        "_anew",
+        "_cells",
+        "_days",
+        "_keeps",
+        "_length",
+        "_packed",
+        "_past",
+        "_past_time",
+        "_spilled",
+        "_stale",
+        "_waiting",
+        "_writes_kept",
+        "clock",
+        "expired",
+        "heard",
+        "learner",
+        "periods",
+        "quiet",
+        "told",
+        "watch",
+    )
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
@@ -565,13 +633,29 @@ class ModelLog:
             self._cells.past.clear()
             for day in self._days:
                 self._cells.past.add(day)
+        log = self._cells.log
+        if isinstance(log, MemoryLog):
+            self._stay()
+            log.keep(self)
+            return
         if self._anew:
-            self._cells.log.clear()
-            self._added = self._entries()
+            log.clear()
+            self._added = self.entries()
         for entry in self._added:
-            self._cells.log.add(entry)
+            log.add(entry)
 
-    def _entries(self) -> list[Entry]:
+    def _stay(self) -> None:
+        """Be what a log is that has been read from what this one was committed with."""
+        packed = self._packed
+        if self._anew:
+            self._waiting, self._past = self._left(), 0
+            self._past_time = -math.inf if packed is None else packed.ran - 1
+        self._keeps = packed is not None and bool(packed.moving)
+        self._writes_kept = self._anew = False
+        self._days, self._stale, self._added = None, 0, []
+        self._length = len(self._waiting) + BESIDE_ROWS
+
+    def entries(self) -> list[Entry]:
         """Return what the log holds if it is written anew."""
         always: list[Entry] = [self.heard] if self.heard.seen else []
         always += [Told(self.told)] if self.told else []

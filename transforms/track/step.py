@@ -42,7 +42,7 @@ from transforms.track.clock import Clock, in_turn, progress
 from transforms.track.devices import tell, tell_new
 from transforms.track.emit import emit, failures, tell_unreferenced
 from transforms.track.keyed_fn import BundleRows, Came, KeyedFn, Timers
-from transforms.track.log import Cells, ModelLog, in_memory
+from transforms.track.log import Cells, ModelLog, in_memory, log_of
 from transforms.track.order import Order
 from transforms.track.packed import pack, unpack
 from transforms.track.periods import tell_periods
@@ -100,16 +100,22 @@ class TrackFn(KeyedFn):
 
     def bring(
         self, element: tuple[str, Chunk], cells: Cells, timers: Timers, timestamp: Any
-    ) -> Iterator[Any]:
+    ) -> Iterable[Any]:
         """Take an element in: until the bundle ends it is held, unless it is a command.
 
         A command, and whatever comes for a model after one, finds all that came before it done.
         """
-        key, command = element[0], command_of(element[1])
+        command = command_of(element[1])
         if command is None:
-            yield from super().bring(element, cells, timers, timestamp)
-            return
+            return super().bring(element, cells, timers, timestamp)
+        return self._command(element, command, cells, timers)
+
+    def _command(
+        self, element: tuple[str, Chunk], command: Command, cells: Cells, timers: Timers
+    ) -> Iterator[Any]:
+        """Do what a command says once all that came before it is done."""
         yield from self.run_pending()
+        key = element[0]
         log = ModelLog(cells)
         if command.said is not None:
             if command.action == QUIET:
@@ -319,10 +325,10 @@ class TrackFn(KeyedFn):
         """Run all of a model's rows as those of a stream, of which only some wait."""
         cells = in_memory()
         for chunk in chunks:
-            log, came = ModelLog(cells), BundleRows(cells, Timers(None), [chunk])
+            log, came = log_of(cells), BundleRows(cells, Timers(None), [chunk])
             yield from run_visits(self.refusals, (yield from self._visit(key, log, came)))
             log.commit()
-        yield from self.finish_log(key, ModelLog(cells))
+        yield from self.finish_log(key, log_of(cells))
 
     def finish_log(self, key: str, log: ModelLog) -> Iterator[Any]:
         """Run what still waits when the input has ended."""
