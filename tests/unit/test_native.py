@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -150,6 +151,15 @@ def test_a_build_of_another_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(binding.CHOICE, "sparc")
     with pytest.raises(ConfigError, match="KERNELTRACK_NATIVE = 'sparc'"):
         binding.build.__wrapped__()
+
+
+def test_what_this_processor_can_run_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The folder of the sanitizers has one build.
+    monkeypatch.delenv(binding.FOLDER, raising=False)
+    names = binding.builds_here()
+    level = ctypes.CDLL(str(binding.path_of(names[0]))).kt_processor_level()
+    for name in names[: level + 1]:
+        assert binding.path_of(name).is_file()
 
 
 def test_arrays_that_are_not_contiguous_do_not_cross() -> None:
