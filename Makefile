@@ -124,7 +124,7 @@ test-shuffled: env ## run those that need no cluster and no data sets in an orde
 # What the row loops have to hold. With each change the sanitizers see those marked `sanitized`, each
 # night all: what goes over many rows takes them eight times as long.
 CONTRACTS := $(addprefix tests/unit/test_,crafted_states.py tracker_contract.py trackers_together.py \
-	learners_contract.py reference.py reference_moving.py reference_false.py \
+	learners_contract.py reference.py reference_moving.py reference_rest.py reference_false.py \
 	reference_windows.py periods.py native.py)
 
 # Loops whose every address and conversion is checked, under states and rows that mean harm.

@@ -540,8 +540,9 @@ typedef struct {
   mat before;
   ints left_out;
   mat ranges;
+  mat rest;
 } reference_state;
-KT_WORDS(reference_state, 110);
+KT_WORDS(reference_state, 113);
 
 /* EpisodeRoom: Arrays that a call fills, one entry an episode that was opened, changed or closed.
 */

@@ -323,6 +323,7 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
   int hours = has_seen(state, row, REHEARSED_PART_OF_HOURS) && knows(work, hours_of(state), KNOWN_PART);
   int64_t weighed = hours || by_hours ? many : many - 1;
   for (int64_t stream = 1; stream < weighed; stream++) {
+    if (work->turns && state->counts.at[OPENED] < 0 && stream != hours_of(state)) continue;
     if (shows_what_was(state, stream, row)) continue;
     if (stream >= of_rows(state) && stream != hours_of(state) && !knows(work, stream, KNOWN_PART_TO_OPEN)) continue;
     weigh_stream(settings, state, stream, work->surprises[stream], work->units[stream], row, time);

@@ -35,9 +35,10 @@ static int64_t place_row(const reference_settings *settings, reference_state *st
 }
 
 /* Another mode begins with a row: the rows before do not lead up to it, and as many as are looked at together
-are spared. */
-static void turn(const reference_settings *settings, reference_state *state) {
+are spared. What takes its time, as heat does, is held for longer. */
+static void turn(const reference_settings *settings, reference_state *state, double since) {
   forget_runs(state);
+  hold_after_turn(state, since);
   status_of(state)[MUTED] = most_of(status_of(state)[MUTED], settings->lags);
 }
 
@@ -58,6 +59,7 @@ static int score_and_weigh(const reference_settings *settings, reference_state *
     /* The reference is made with the first row that has a p. */
     if (modes_of(state) > 0) state->counts.at[CALIBRATED] = most_of(state->counts.at[CALIBRATED], 1);
   }
+  if (work->rests && state->counts.at[OPENED] < 0) return 0;
   if (spared || !rehearses(state, &one->of, row) || (modes_of(state) > 0 && !made)) return 0;
   /* Where nothing is known of a row it is no evidence. Before, it is rehearsed: a threshold made without it was too low
   for those that followed. */
@@ -95,10 +97,11 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
       copy(state->previous.at, scaled, state->previous.size);
       continue;
     }
+    double since = (double)(row - counts[BEGAN]);
     lane *one = lane_of(settings, state, lanes, mode);
     reference_state *own = &one->of.state;
     if (state->fresh.at[place]) begin_anew(own);
-    if (modes_of(state) > 0 && state->turned.at[place]) turn(settings, own);
+    if (modes_of(state) > 0 && state->turned.at[place]) turn(settings, own, since);
     follow_means(own, settings->lags, place);
     int spared = is_spared(settings, state, row, times[n]);
     /* A window has no gap in it, also none after which rows are spared. */
@@ -106,6 +109,10 @@ int64_t run_streams(const reference_settings *settings, reference_state *state, 
     state->times.at[NEWEST_TIME] = times[n];
     stuck_surprise(own, scaled, !status_of(state)[ARMED]);
     state->good.at[place] = !spared;
+    if (modes_of(state) > 0)
+      one->work.turns = is_held(state);
+    else
+      one->work.rests = is_at_rest(settings, state, scaled, since);
     int told = 0;
     if (one->scored)
       told = score_and_weigh(settings, state, one, mode, row, place, times[n], locals[n], spared,

@@ -203,6 +203,8 @@ typedef struct {
   /* d; of the windows, the rows of one, what each channel makes of its distance, and what that is on average (0: not
   known). */
   double distance;
+  /* Whether the row opens no episode: at rest, by no stream; after another mode began, by none but the hours. */
+  int rests, turns;
   /* S/h of the stream that is furthest, of the newest row; -1 where it was not weighed. */
   double evidence;
   window_rows window;
@@ -340,6 +342,16 @@ int add_to_episodes(const reference_settings *settings, reference_state *state);
 /* Whether a cause, or a mean of it over time, has a value at a place of the open block that is beyond those of the rows
 that were learned. */
 int is_beyond(const reference_settings *settings, const reference_state *state, int64_t place);
+
+/* Whether the device is at rest in a row, as it seldom is, or was before it, by a channel that stands at its lowest or
+highest value: it opens no episode. `since`: rows before it since the reference began. */
+int is_at_rest(const reference_settings *settings, reference_state *state, const double *row, double since);
+
+/* Another mode begins with a row: rows are held from there on. */
+void hold_after_turn(reference_state *state, double since);
+
+/* Whether a row is held, counting it. */
+int is_held(reference_state *state);
 
 /* Keep the causes' values in the open block's good rows; they are learned once `wait` rows wait. */
 void learn_ranges(const reference_settings *settings, reference_state *state, double wait);

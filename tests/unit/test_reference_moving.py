@@ -649,10 +649,12 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         own += columns * (columns + 3) // 2 + 6 * (streams + 1) + columns * (columns + 3) // 2 + 7
         # The last episodes, and which of them rows were left out for.
         own += 5 * 6 + 4 * (24 + 3 * width + columns * (lags + 3) // 2) + 128
+        # Where each channel stands at rest.
+        own += 6 * (2 * width + 1)
         assert sum(array.nbytes for array in state.tables) == 8 * own + 256
         assert not any(array.size for array in state.kernel)
-        each = columns * (2 * columns + 2 * lags + 11) + width * (lags + 226) + 317 * streams
-        assert own == each + 128 * (streams - 2) + 806
+        each = columns * (2 * columns + 2 * lags + 11) + width * (lags + 238) + 317 * streams
+        assert own == each + 128 * (streams - 2) + 812
     assert bytes_of(dataclasses.replace(SPEC, also_every="5 minutes"), 12) < 400_000
     caused = reference.init(dataclasses.replace(SPEC, causes=(0, 3)), np.eye(50, 12)).tables
     assert sum(array.nbytes for array in caused) == 8 * own + 256 + 2 * 304

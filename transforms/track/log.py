@@ -27,7 +27,7 @@ from transforms.keyed.silence import Heard
 from transforms.track.clock import Clock
 from transforms.track.packed import Packed
 
-LOG_VERSION = 17
+LOG_VERSION = 18
 MOST_ENTRIES = 64
 BESIDE_ROWS = 3
 """Entries that a log has beside rows that wait: model, clock and watch, seldom more."""

@@ -107,8 +107,11 @@ MEASURES = ("d²", "d² without means over time", "d² of the newest row alone",
 
 RANGE_DAYS = 16
 """Days of which a cause's lowest and highest value are kept (native/reference_ranges.c)."""
-OPTIONAL = ("shapes", "before", "left_out", "ranges", "unseen", "scores", "calibration")
-"""Tables that states have only with windows, one row of a span, or causes; or not if they move."""
+OPTIONAL = ("shapes", "before", "left_out", "ranges", "rest", "unseen", "scores", "calibration")
+"""Tables that states have only with windows, one row of a span, or causes; or not if they move, or
+only then."""
+SPELL_LENGTH, ROWS_HELD, RESTED = 5, 0, 2
+"""Places in a bound's row of `rest`, and in the last one."""
 OF_KERNEL = "kernel."
 """What the names of the kernel subspace's arrays begin with."""
 LEFT_OUT = 7
@@ -243,6 +246,11 @@ class Tables(NamedTuple):
         ranges: (C, 38) of each of C causes its channel; how many rows wait to be learned, and its
             lowest and highest value in them; the lowest and the highest that is known; its lowest
             of each of the last 16 days that were learned, and its highest.
+        rest: (2D + 1, 6) of each channel its lowest value that was repeated, downwards, and its
+            highest: that value, rows that had it, and that came near it, spells of them, the row
+            that the last one began with, and rows of the one that goes on; in the last row how many
+            rows are yet to be held, which row another mode began with, and how many rows the device
+            has been at rest. Rows are counted since the reference began.
     """
 
     shift: FloatVector
@@ -290,6 +298,7 @@ class Tables(NamedTuple):
     before: FloatMatrix
     left_out: IntVector
     ranges: FloatMatrix
+    rest: FloatMatrix
 
 
 class ReferenceState(NamedTuple):
@@ -297,7 +306,7 @@ class ReferenceState(NamedTuple):
 
     The bytes of its arrays are 8(E(E + 3) + D(L + M + 140) + 4250) + 256 and those of the kernel
     subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). Those of one that moves,
-    which has no subspace, are 8(E(2E + 2L + 2M + 7) + D(L + M + 224) + 317Q + 128(Q - 2) + 806) +
+    which has no subspace, are 8(E(2E + 2L + 2M + 7) + D(L + M + 236) + 317Q + 128(Q - 2) + 812) +
     256, Q = 2D + 4; that there are modes takes 8(128 + 17) + 128 more, and each but the first
     8(3E(E + 1)/2 + 2E + 192Q + 3D + 9). Windows take 8(D(C + W) + 1159) more, 8(D(C + W) + 453) of
     one that moves; one row a span 8(Q + 7); C causes 304C.
@@ -374,6 +383,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "before": real(spec.most_window, width),
         "left_out": whole(streams + LEFT_OUT if spec.every_time else 0),
         "ranges": real(len(spec.causes), 6 + 2 * RANGE_DAYS),
+        "rest": real(2 * width + 1 if streams else 0, 6),
     }
 
 
@@ -491,6 +501,8 @@ def restarted(state: ReferenceState) -> ReferenceState:
     tables.left_out[LAST_SPAN:] = NO_SPAN
     for table in (tables.rows, tables.memory, tables.measured, tables.before):
         table[...] = 0.0
+    tables.rest[:-1, SPELL_LENGTH] = 0.0
+    tables.rest[-1:, [ROWS_HELD, RESTED]] = 0.0
     tables.counts[FOLLOWED:SHAPE_ROWS] = 0
     tables.good[...] = tables.fresh[...] = tables.turned[...] = False
     tables.modes[-1:, MODE_NOW] = NO_MODE_YET
