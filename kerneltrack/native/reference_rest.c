@@ -83,6 +83,11 @@ static int64_t resting_channels(const reference_settings *settings, reference_st
     int rests = 0;
     for (int64_t side = 0; side < 2; side++) {
       double *bound = row_of(&state->rest, 2 * d + side), value = side ? row[d] : -row[d];
+      /* Most values are far from both bounds, and are no new one. */
+      if (state->runs.at[d] < REPEATS && !(value > bound[BOUND] - NEAR)) {
+        bound[SPELL_LENGTH] = 0.0;
+        continue;
+      }
       if (settings->learn) count_value(bound, value, state->runs.at[d]);
       if (bound[BOUND_ROWS] > 0.0) rests |= follow_spells(bound, value, since, memory, settings->learn);
     }
