@@ -88,7 +88,9 @@ class Judged(NamedTuple):
         floor: (n,) ns: when each row came, the newest time was this at least, by rows that had
             waited; the least number without such rows.
         refused: Times, ns, of rows that waited before and are refused now.
-        gave_up: (n,) rows that waited for others among these, and are refused.
+        refused_by: Of each the place of the row that showed it.
+        gave_up: (n,) of rows that waited for others among these, and are refused, the place of the
+            row that showed it; -1 of the others.
     """
 
     standing: Standing
@@ -97,7 +99,8 @@ class Judged(NamedTuple):
     was_ahead: BoolArray
     floor: IntArray
     refused: tuple[int, ...]
-    gave_up: BoolArray
+    refused_by: tuple[int, ...]
+    gave_up: IntArray
 
 
 def judge(
@@ -139,11 +142,12 @@ class _Judging:
         self._counts = np.ones(len(times), np.bool_)
         self._waits = np.zeros(len(times), np.bool_)
         self._was_ahead = np.zeros(len(times), np.bool_)
-        self._gave_up = np.zeros(len(times), np.bool_)
+        self._gave_up = np.full(len(times), _BEFORE)
         # Place of the row that is looked at.
         self._now = _BEFORE
         self._raised: list[tuple[int, int]] = []
         self._refused: list[int] = []
+        self._refused_by: list[int] = []
 
     @property
     def _span(self) -> int:
@@ -163,6 +167,7 @@ class _Judging:
             self._was_ahead,
             floor,
             tuple(self._refused),
+            tuple(self._refused_by),
             self._gave_up,
         )
 
@@ -288,6 +293,9 @@ class _Judging:
         for time, place in self._ahead[:count]:
             if place == _BEFORE:
                 self._refused.append(time)
+                self._refused_by.append(self._now)
             else:
-                self._waits[place], self._gave_up[place] = False, place != self._now
+                self._waits[place] = False
+                if place != self._now:
+                    self._gave_up[place] = self._now
         del self._ahead[:count]

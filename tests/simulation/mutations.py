@@ -258,7 +258,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what was said of a device's episodes is forgotten when it expires",
-        f"{_LOG}._entries",
+        f"{_LOG}.entries",
         "always += [Told(self.told)] if self.told else []",
         "always += [Told(self.told)] if self.told and self.expired is None else []",
         {"companion": "feedback", "expire": 9.0},
@@ -272,7 +272,7 @@ MUTATIONS = (
     ),
     Mutation(
         "quiet times that the job is told of are forgotten when a device expires",
-        f"{_LOG}._entries",
+        f"{_LOG}.entries",
         "always += [QuietBytes(self.quiet)] if self.quiet else []",
         "always += [QuietBytes(self.quiet)] if self.quiet and self.expired is None else []",
         {"companion": "quiet", "expire": 9.0},

@@ -111,6 +111,8 @@ def by_blocks(rows: dict[str, Rows], order: Order, **work: Any) -> Outcome:
 )
 @example(Order(max_disorder=0.0, max_jump=3.0, jump_rows=2), "plain", 3, 0)
 @example(Order(max_disorder=0.0, max_jump=3.0, jump_rows=2), "plain", 1, 136)
+@example(Order(max_disorder=0.5, max_jump=3.0, jump_rows=2, duplicates="merge"), "plain", 1, 0)
+@example(Order(max_disorder=0.5, max_jump=3.0, jump_rows=2, duplicates="drop"), "plain", 1, 0)
 def test_what_becomes_of_rows_is_what_the_keyed_step_makes_of_them(
     order: Order,
     name: str,

@@ -124,3 +124,14 @@ def test_rows_of_one_time_that_came_together_are_refused_as_one_too(cut: int) ->
     setup = Setup(seed=1, jump=60.0, jump_rows=2, duplicates="merge")
     simulate(History(setup, [Bundle(come, cut)]))
     simulate(History(setup, [Bundle(come[:3], cut), Bundle(come[3:], cut)]))
+
+
+@pytest.mark.parametrize("duplicates", ["merge", "drop"])
+@pytest.mark.parametrize("cut", range(6))
+def test_rows_of_one_time_that_were_refused_one_after_the_other_are_two(
+    duplicates: str, cut: int
+) -> None:
+    """The clock was wild, right again, and as wild as before."""
+    come = rows(0, 8, 105, 105, 20, 105, 105, 21)
+    setup = Setup(seed=1, jump=60.0, jump_rows=2, duplicates=duplicates)
+    simulate(History(setup, [Bundle(come, cut)]))

@@ -21,6 +21,7 @@ from transforms.track.clock import (
     Clock,
     already_learned,
     comes_again,
+    given_up,
     jump_rule,
     why_learned,
     without_duplicates,
@@ -184,6 +185,20 @@ def _refuse(
     return refused
 
 
+def _refuse_given_up(refusals: Refusals, block: SortedRows, gave_up: IntArray) -> list[Refused]:
+    """Return the rows that waited for others in vain as refused, model by model.
+
+    `gave_up`: (n,) as of `Judged`.
+    """
+    refused = []
+    for model, own in block.spans():
+        places = own.start + np.flatnonzero(gave_up[own] >= 0)
+        if len(places):
+            rows = given_up(refusals.order, block.rows.take(places), gave_up[places])
+            refused.append(Refused(model, rows, refusals.unconfirmed(rows)))
+    return refused
+
+
 def _newest(clocks: Sequence[Clock]) -> IntArray:
     """Return the greatest time that each model has shown, ns; `NO_TIME` before its first row."""
     return np.array([NO_TIME if c.newest is None else c.newest for c in clocks], np.int64)
@@ -220,6 +235,7 @@ def _arrived(
         return _in_turn(refusals.order, block), clocks
     times, before = block.rows.column("time"), _newest(clocks)
     shown, ahead, gone = times, np.zeros(len(times), np.bool_), np.zeros(len(times), np.bool_)
+    gave_up = np.full(len(times), -1)
     if refusals.order.confirms:
         shown, clocks = times.copy(), [*clocks]
         usable, rule = refusals.usable(block.rows), jump_rule(refusals.order)
@@ -227,6 +243,7 @@ def _arrived(
             judged = judge(rule, clocks[model].standing, times[own], usable[own])
             clocks[model] = clocks[model].with_standing(judged.standing)
             ahead[own], gone[own] = judged.was_ahead, ~(judged.counts | judged.waits)
+            gave_up[own] = judged.gave_up
             # Rows that are ahead make none late before they count, and are not late themselves.
             shown[own][judged.was_ahead] = NO_TIME
             np.maximum(shown[own], judged.floor, out=shown[own])
@@ -236,7 +253,9 @@ def _arrived(
     # The span may be as long as all time.
     late = ~ahead & (times < np.maximum(newest, NO_TIME + span) - span)
     if gone.any():
-        refused += _refuse(block, gone, FAILED, lambda _, rows: refusals.unconfirmed(rows))
+        at_once = gone & (gave_up < 0)
+        refused += _refuse(block, at_once, FAILED, lambda _, rows: refusals.unconfirmed(rows))
+        refused += _refuse_given_up(refusals, block, gave_up)
     if late.any():
         refused += _refuse(block, late, "rows_late", lambda _, rows: [LATE] * len(rows))
     return _in_turn(refusals.order, block.without(gone | late)), clocks

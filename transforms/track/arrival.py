@@ -19,7 +19,7 @@ from transforms.track.clock import (
     Clock,
     admit,
     already_learned,
-    one_of_each_time,
+    given_up,
     progress_at,
     reach_of,
     taken_up,
@@ -119,10 +119,12 @@ def _admit(
     """Take in rows that were not learned from before; return the clock."""
     key, log, order = visit.key, visit.log, refusals.order
     now, late, refused, gave_up, unwanted = admit(order, before, chunk, refusals.usable)
-    at_once = refused & ~gave_up
+    waited = gave_up >= 0
+    at_once = refused & ~waited
     if at_once.any():
         yield unconfirmed(refusals, key, chunk.take(np.flatnonzero(at_once)))
-    gone = [chunk.take(np.flatnonzero(gave_up))] if gave_up.any() else []
+    gone = [chunk.take(np.flatnonzero(waited))] if waited.any() else []
+    shown_by = gave_up[waited].tolist()
     if late.any():
         count("rows_late", int(late.sum()))
         yield pvalue.TaggedOutput(LATE, (key, chunk.take(np.flatnonzero(late))))
@@ -132,10 +134,13 @@ def _admit(
         now, again = taken_up(order, now, waiting, unwanted, anew)
         if again.any():
             gone.append(waiting.take(np.flatnonzero(again)))
+            # The first row after a reset comes by itself: it is row 0.
+            shown_by += [unwanted.get(time, 0) for time in gone[-1].column("time").tolist()]
         if not again.all():
             log.add(waiting.take(np.flatnonzero(~again)))
     if gone:
-        yield unconfirmed(refusals, key, one_of_each_time(order, Chunk.concat(gone)))
+        rows = given_up(order, Chunk.concat(gone), np.array(shown_by))
+        yield unconfirmed(refusals, key, rows)
     stays = ~(late | refused)
     if not stays.all():
         chunk = chunk.take(np.flatnonzero(stays))

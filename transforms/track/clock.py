@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -121,15 +122,17 @@ class Admission(NamedTuple):
         clock: The clock after the rows that came in.
         late: (n,) rows behind the model's progress.
         refused: (n,) rows ahead that no others confirm, or that the model cannot take.
-        gave_up: (n,) rows of these that are refused after they have waited for others.
-        unwanted: Times, ns, of rows that waited before, to be confirmed, and are refused now.
+        gave_up: (n,) of rows of these that are refused after they have waited for others, the row
+            that showed it, as a number; -1 of all others.
+        unwanted: Times, ns, of rows that waited before, to be confirmed, and are refused now; of
+            each the row that showed it.
     """
 
     clock: Clock
     late: BoolArray
     refused: BoolArray
-    gave_up: BoolArray
-    unwanted: tuple[int, ...] = ()
+    gave_up: IntArray
+    unwanted: Mapping[int, int] = MappingProxyType({})
 
 
 def admit(
@@ -151,7 +154,7 @@ def admit(
     none = np.zeros(len(chunk), dtype=np.bool_)
     if not chunk.has("time"):
         waiting = clock._replace(waiting=clock.waiting + len(chunk), oldest=0)
-        return Admission(waiting, none, none, none)
+        return Admission(waiting, none, none, _none_gave_up(chunk))
     times = chunk.column("time")
     if clock.ahead and not order.confirms:
         # The job was resumed without a limit.
@@ -163,7 +166,11 @@ def admit(
     if len(kept):
         newest = int(kept.max())
         clock = clock._replace(newest=newest if clock.newest is None else max(clock.newest, newest))
-    return Admission(_with_rows(clock, kept), late, none, none)
+    return Admission(_with_rows(clock, kept), late, none, _none_gave_up(chunk))
+
+
+def _none_gave_up(chunk: Chunk) -> IntArray:
+    return np.full(len(chunk), -1)
 
 
 def _jumps(order: Order, clock: Clock, times: IntArray) -> bool:
@@ -192,7 +199,8 @@ def _confirmed(
     late = ~ahead & (behind | (times < progress(order, clock)))
     clock = clock.with_standing(judged.standing)
     clock = _with_rows(clock, times[(counts & ~late) | waits])
-    return Admission(clock, late, ~(counts | waits), gave_up, judged.refused)
+    unwanted = dict(zip(judged.refused, judged.refused_by, strict=True))
+    return Admission(clock, late, ~(counts | waits), gave_up, unwanted)
 
 
 def _of_own_source(
@@ -362,6 +370,18 @@ def one_of_each_time(order: Order, rows: Chunk) -> Chunk:
     return without_duplicates(order, rows.in_order(), np.zeros(len(rows), np.int64))[0]
 
 
+def given_up(order: Order, rows: Chunk, shown_by: IntArray) -> Chunk:
+    """Return rows of a model that are refused after they waited, as the order has those of a time.
+
+    `shown_by`: (n,) the row that showed it, as a number: what comes later is another row, though
+    it is of the same time, so that it does not matter what comes in one chunk.
+    """
+    if order.duplicates == KEEP:
+        return rows
+    parts = (rows.take(np.flatnonzero(shown_by == row)) for row in np.unique(shown_by))
+    return Chunk.concat([one_of_each_time(order, part) for part in parts])
+
+
 def comes_again(rows: Chunk) -> BoolArray:
     """Return which rows have the time, and the sequence if there is one, of the row before."""
     keys = [rows.column(name) for name in ("time", "sequence") if rows.has(name)]
@@ -380,7 +400,7 @@ def was_reset(clock: Clock) -> bool:
 
 
 def taken_up(
-    order: Order, clock: Clock, waiting: Chunk, unwanted: tuple[int, ...], anew: bool
+    order: Order, clock: Clock, waiting: Chunk, unwanted: Collection[int], anew: bool
 ) -> tuple[Clock, BoolArray]:
     """Look again at the rows that waited before.
 
@@ -396,7 +416,7 @@ def taken_up(
         The clock once some are refused, and (n,) which of them are.
     """
     times = waiting.column("time")
-    refused: BoolArray = np.isin(times, np.array(unwanted, np.int64))
+    refused: BoolArray = np.isin(times, np.array([*unwanted], np.int64))
     if anew and clock.newest is not None:
         own = ~np.isin(times, np.array(clock.ahead, np.int64))
         step = order.longest_step if order.confirms else order.wait
