@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import shutil
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 
 from pipelines.cluster.folder import Cluster
-from pipelines.cluster.settings import CLASSES, HOST, OWN_HOSTS, ClusterSettings
+from pipelines.cluster.settings import CLASSES, HOST, ClusterSettings
 
 TEMPLATES = Path(__file__).parent / "templates"
 PACKAGES = Path(__file__).resolve().parents[2]
@@ -63,24 +62,6 @@ def metaspace(settings: ClusterSettings) -> int:
     return OWN_CLASSES + settings.slots * CLASSES
 
 
-def leader_host(root: Path) -> str:
-    """Return the address at which a cluster's JobManager and TaskManager find each other: its own.
-
-    A TaskManager whose JobManager is dead looks for it for minutes. If another cluster has taken
-    the port by then, it would go there and take the place of that one's own TaskManager. Linux has
-    16 million loopback addresses; elsewhere there is one.
-
-    Example:
-        >>> leader_host(Path("/srv/a")) != leader_host(Path("/srv/b"))
-        True
-    """
-    if not OWN_HOSTS:
-        return HOST
-    first, second, third = hashlib.sha256(str(root.resolve()).encode()).digest()[:3]
-    # 127.0 is for what all programs use, and no address ends with 0 or 255.
-    return f"127.{1 + first % 254}.{second}.{1 + third % 254}"
-
-
 def flink(cluster: Cluster) -> dict[str, Any]:
     """Return the configuration of JobManager and TaskManager."""
     settings, folder = cluster.settings, cluster.folder
@@ -100,9 +81,9 @@ def flink(cluster: Cluster) -> dict[str, Any]:
         "process.size": settings.memory["taskmanager"],
     }
     return {
-        "jobmanager.rpc.address": leader_host(folder.root),
+        "jobmanager.rpc.address": HOST,
         "jobmanager.rpc.port": settings.ports["flink-rpc"],
-        "jobmanager.bind-host": leader_host(folder.root),
+        "jobmanager.bind-host": HOST,
         "taskmanager.host": HOST,
         "taskmanager.bind-host": HOST,
         # A new TaskManager of the same id takes the place of a dead one at once.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import socket
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
@@ -14,9 +13,7 @@ from kerneltrack.errors import ConfigError
 from pipelines.cluster.errors import ClusterError
 
 HOST = "127.0.0.1"
-"""All that the cluster opens is bound to it, but for what `configure.leader_host` is for."""
-OWN_HOSTS = sys.platform.startswith("linux")
-"""Whether each cluster can have a loopback address of its own."""
+"""All that the cluster opens is bound to it."""
 
 PORTS = {
     "flink": 8081,
@@ -169,12 +166,12 @@ def _free_from(first: int, usual: int, taken: Iterable[int]) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Check whether nothing listens at a port of this machine, at any address where it has more."""
+    """Check whether nothing listens at a port of this machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # Connections of a program that has ended do not keep a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("" if OWN_HOSTS else HOST, port))
+            probe.bind((HOST, port))
         except OSError as error:
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
                 return False

@@ -71,7 +71,8 @@ class Supervisor:
     def _is_led(self) -> bool:
         """Check whether the JobManager is there.
 
-        Alone a TaskManager ends after minutes, and would be started again for ever.
+        Alone a TaskManager ends after minutes. Started again for ever it would go to the JobManager
+        of another cluster, once one has the same port, and take the place of that one's own.
         """
         leader = records.read(self._cluster.folder.run, LEADER)
         return leader is not None and leader.alive

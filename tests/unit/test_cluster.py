@@ -18,15 +18,14 @@ import pytest
 from kerneltrack.errors import ConfigError
 from pipelines.cluster import identity as identities
 from pipelines.cluster import records
-from pipelines.cluster.configure import flink, leader_host, metaspace, task_memory
+from pipelines.cluster.configure import metaspace, task_memory
 from pipelines.cluster.errors import ClusterError
-from pipelines.cluster.folder import Cluster, Folder
 from pipelines.cluster.identity import identity
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import Java, find_java
 from pipelines.cluster.launch import spawn
 from pipelines.cluster.records import Process
-from pipelines.cluster.resolve import Jars, resolve, stamp
+from pipelines.cluster.resolve import resolve, stamp
 from pipelines.cluster.settings import (
     HOST,
     PORTS,
@@ -164,28 +163,6 @@ MISTAKES = {
     "little memory": ({}, {"taskmanager": 500}, 4),
     "slots": ({}, {}, 0),
 }
-
-
-def test_jobmanager_and_taskmanager_of_a_cluster_meet_at_an_address_of_its_own(
-    tmp_path: Path,
-) -> None:
-    """At one for all, a TaskManager left behind would go to whoever has the port next."""
-    hosts = set()
-    for name in "abc":
-        folder, settings = Folder(tmp_path / name), choose({}, {}, 4, {})
-        found = flink(Cluster(folder, settings, Java(tmp_path, 17), Jars(tmp_path), {}))
-        assert found["jobmanager.rpc.address"] == found["jobmanager.bind-host"]
-        assert found["jobmanager.rpc.address"] == leader_host(tmp_path / name)
-        assert {found[key] for key in ("rest.address", "taskmanager.bind-host")} == {HOST}
-        hosts.add(leader_host(tmp_path / name))
-    if sys.platform == "linux":
-        assert len(hosts) == 3 and all(re.fullmatch(r"127(\.\d+){3}", host) for host in hosts)
-        with socket.socket() as server:
-            server.bind((hosts.pop(), 0))
-            server.listen()
-            assert not is_free(server.getsockname()[1])
-    else:
-        assert hosts == {HOST}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
