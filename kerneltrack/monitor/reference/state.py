@@ -608,6 +608,9 @@ def from_arrays(
         raise ConfigError("reference.scale", scale.shape, "of shape (D,)")
     width = scale.shape[-1]
     laid = layout(spec, width)
+    if spec.moves:
+        # States of before rest was found: their devices have not been at rest yet.
+        own.setdefault("rest", np.zeros((*of, *laid["rest"].shape)))
     like = {**laid, **{name: whole(*laid[name].shape) for name in FLAGS}}
     left_out: dict[str, Any] = {
         name: np.zeros((*of, *laid[name].shape), like.pop(name).dtype)
