@@ -204,6 +204,11 @@ class Bins:
 
     def broken(self, curve: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         """Return axes and curves with a place without values before each bin after a gap."""
+        if not len(self.gaps):
+            # Most devices have none, and each of thousands comes by here.
+            return {
+                name: values.astype(np.float64) for name, values in {**self.axes, **curve}.items()
+            }
         places = np.searchsorted(self.starts, self.gaps)
         broken: dict[str, FloatArray] = {}
         for name, values in {**self.axes, **curve}.items():
