@@ -204,18 +204,16 @@ class Bins:
 
     def broken(self, curve: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
         """Return axes and curves with a place without values before each bin after a gap."""
-        if not len(self.gaps):
-            # Most devices have none, and each of thousands comes by here.
-            return {
-                name: values.astype(np.float64) for name, values in {**self.axes, **curve}.items()
-            }
         places = np.searchsorted(self.starts, self.gaps)
         broken: dict[str, FloatArray] = {}
         for name, values in {**self.axes, **curve}.items():
+            broken[name] = values.astype(np.float64)
+            if not len(places):
+                continue  # Most devices have none, and each of thousands comes by here.
             filler: Any = np.nan
             if name in self.axes:
                 filler = (values[places - 1] + values[places]) / 2
-            broken[name] = np.insert(values.astype(np.float64), places, filler)
+            broken[name] = np.insert(broken[name], places, filler)
         return broken
 
 
