@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from kerneltrack import codec
@@ -65,6 +66,37 @@ def decode_columns(
             if state is not None:
                 header = {"about": abouts[place], **known.header}
                 found[place] = codec.Snapshot(known.spec, state, header, {})
+    return found
+
+
+def beside_each(stored: Sequence[bytes]) -> list[dict[str, npt.NDArray[Any]] | None]:
+    """Decode what lies beside m states, safetensors each: those of the same layout at once.
+
+    Returns:
+        Arrays by name, parts of larger ones; None of those that `codec.parts_of` may refuse.
+    """
+    found: list[dict[str, npt.NDArray[Any]] | None] = [None] * len(stored)
+    alike: dict[tuple[bytes, int], list[int]] = {}
+    for place, data in enumerate(stored):
+        head = data[: 8 + int.from_bytes(data[:8], "little")]
+        alike.setdefault((head, len(data)), []).append(place)
+    for (head, size), places in alike.items():
+        try:
+            first = codec.parts_of(stored[places[0]], headed=False)[1]
+        except DataError:
+            continue
+        if not all(name.startswith(codec.EXTRA) for name in first):
+            continue
+        ends, layout = len(head), json.loads(head[8:])
+        whole = np.frombuffer(b"".join([stored[place] for place in places]), np.uint8)
+        whole = whole.reshape(len(places), size)
+        columns = {}
+        for name, one in first.items():
+            begin, end = layout[name]["data_offsets"]
+            column = whole[:, ends + begin : ends + end].view(one.dtype)
+            columns[name[len(codec.EXTRA) :]] = column.reshape(len(places), *one.shape)
+        for at, place in enumerate(places):
+            found[place] = {name: column[at] for name, column in columns.items()}
     return found
 
 

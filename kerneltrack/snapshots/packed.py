@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from kerneltrack import codec
 from kerneltrack.errors import DataError, KerneltrackError
 from kerneltrack.paths import join, whole
-from kerneltrack.snapshots.columns import decode_columns
+from kerneltrack.snapshots.columns import beside_each, decode_columns
 from kerneltrack.snapshots.files import MOST_BYTES, opened
 from kerneltrack.snapshots.header import PackedState
 
@@ -623,16 +623,13 @@ class PackedGroup:
             return found
         texts = [plain["header"][place] for place in places]
         for place, snapshot in zip(places, decode_columns(texts, columns, own), strict=True):
-            if snapshot is None or plain["beside"][place] is None:
-                found[place] = snapshot
-                continue
-            try:
-                more = codec.parts_of(plain["beside"][place], self._path, headed=False)[1]
-            except DataError:
-                continue
-            if all(map(_is_more, more)):
-                extras = {name[len(codec.EXTRA) :]: array for name, array in more.items()}
-                found[place] = snapshot._replace(extras=extras)
+            found[place] = snapshot
+        more = [at for at in places if found[at] is not None and plain["beside"][at] is not None]
+        beside = beside_each([plain["beside"][place] for place in more])
+        for place, extras in zip(more, beside, strict=True):
+            snapshot = found[place]
+            if snapshot is not None:
+                found[place] = None if extras is None else snapshot._replace(extras=extras)
         return found
 
     def _own_columns(self, kind: str, places: Sequence[int]) -> dict[str, npt.NDArray[Any]]:

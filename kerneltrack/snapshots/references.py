@@ -6,7 +6,8 @@ What a folder of snapshots of a known good time says of a model, its rows of tod
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from kerneltrack.limits import (
 from kerneltrack.monitor import reference
 from kerneltrack.monitor.reference import ReferenceSpec, ReferenceState
 from kerneltrack.monitor.reference.joint import check_joint_given
+from kerneltrack.monitor.reference.paces import one_by_one
 from kerneltrack.paths import whole
 from kerneltrack.snapshots.files import ENDING, read_whole
 from kerneltrack.snapshots.folder import SnapshotFolder
@@ -154,16 +156,54 @@ def reference_of(
     Raises:
         DataError: if it is damaged; `name` is where the snapshot came from.
     """
-    arrays = companions_of(snapshot.extras).get("reference")
-    if arrays is None:
-        return None
-    try:
-        spec = spec_from_dict(ReferenceSpec, snapshot.header["about"]["reference"])
-        state = reference.from_arrays(spec, arrays)
+    return references_of([snapshot], [name])[0]
+
+
+def references_of(
+    snapshots: Sequence[codec.Snapshot], names: Sequence[str]
+) -> list[tuple[ReferenceSpec, ReferenceState] | None]:
+    """Return `reference_of` of many snapshots: those with the same settings are read together.
+
+    Raises:
+        DataError: if one is damaged; `names` are where the snapshots came from.
+    """
+    parts = [companions_of(snapshot.extras).get("reference") for snapshot in snapshots]
+    found: list[tuple[ReferenceSpec, ReferenceState] | None] = [None] * len(parts)
+    alike: dict[Any, list[int]] = {}
+    for place, (snapshot, arrays) in enumerate(zip(snapshots, parts, strict=True)):
+        if arrays is not None:
+            settings = json.dumps(snapshot.header["about"].get("reference"))
+            forms = tuple((name, array.shape, array.dtype) for name, array in arrays.items())
+            alike.setdefault((settings, forms), []).append(place)
+
+    def read(places: list[int]) -> None:
+        settings = snapshots[places[0]].header["about"]
+        try:
+            spec = spec_from_dict(ReferenceSpec, settings["reference"])
+            for place, state in zip(places, _states(spec, parts, places), strict=True):
+                found[place] = spec, state
+        except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+            if len(places) == 1:
+                raise DataError(names[places[0]], f"damaged state: {error}") from error
+            # One by one the damaged one says what is wrong with it.
+            for place in places:
+                read([place])
+
+    for places in alike.values():
+        read(places)
+    return found
+
+
+def _states(spec: ReferenceSpec, parts: Sequence[Any], places: list[int]) -> list[ReferenceState]:
+    """Return the states of those of these arrays, which have the same forms."""
+    if len(places) == 1:
+        state = reference.from_arrays(spec, parts[places[0]])
         check_reference(state)
-    except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(name, f"damaged state: {error}") from error
-    return spec, state
+        return [state]
+    stacked = {name: np.stack([parts[at][name] for at in places]) for name in parts[places[0]]}
+    states = reference.from_arrays(spec, stacked, (len(places),))
+    check_reference(states)
+    return one_by_one(states)
 
 
 def check_reference(state: ReferenceState) -> None:

@@ -18,7 +18,8 @@ from kerneltrack.monitor.neighbours import (
 )
 from kerneltrack.paths import join
 from kerneltrack.snapshots.folder import SnapshotFolder
-from kerneltrack.snapshots.references import reference_of
+from kerneltrack.snapshots.packed import GROUP_ROWS
+from kerneltrack.snapshots.references import references_of
 from kerneltrack.trackers.common.spec import SubspaceSpec
 from pipelines.report.data.files import write_table
 from transforms.outputs import NEIGHBOURS, SNAPSHOTS
@@ -68,7 +69,7 @@ def find_neighbours(
     kept = _read_in_order(folder, names)
 
     def read(model_id: str) -> Fingerprint | None:
-        return kept[model_id] if model_id in kept else _read(folder, model_id)
+        return kept[model_id] if model_id in kept else _read(folder, [model_id])[0]
 
     found = compare(spec, names, read, most, threads)
     if found.views:
@@ -89,25 +90,32 @@ def find_neighbours(
 def _read_in_order(folder: SnapshotFolder, names: Sequence[str]) -> dict[str, Fingerprint | None]:
     """Return fingerprints, read in the order in which they lie; no more than fit `_MOST_KEPT`."""
     kept: dict[str, Fingerprint | None] = {}
-    size = 0
-    for name in folder.in_order(names):
-        found = _read(folder, name)
-        size += sum(part.nbytes for part in found or () if isinstance(part, np.ndarray))
-        if size > _MOST_KEPT:
-            break
-        kept[name] = found
+    size, order = 0, folder.in_order(names)
+    for start in range(0, len(order), GROUP_ROWS):
+        some = order[start : start + GROUP_ROWS]
+        for name, found in zip(some, _read(folder, some), strict=True):
+            size += sum(part.nbytes for part in found or () if isinstance(part, np.ndarray))
+            if size > _MOST_KEPT:
+                return kept
+            kept[name] = found
     return kept
 
 
-def _read(folder: SnapshotFolder, model_id: str) -> Fingerprint | None:
-    found = folder.tracker(model_id, own=True)
-    if found is None:
-        return None
-    path, snapshot = found
+def _read(folder: SnapshotFolder, model_ids: Sequence[str]) -> list[Fingerprint | None]:
+    there = [(at, folder.tracker(name, own=True)) for at, name in enumerate(model_ids)]
+    known = [(at, *found) for at, found in there if found is not None]
     # One that was given to many models is not the model's own.
-    own = not snapshot.header["about"].get("reference_from")
-    reference = reference_of(snapshot, path) if own else None
-    return fingerprint(snapshot.spec, snapshot.state, reference)
+    own = [
+        (at, snapshot, path)
+        for at, path, snapshot in known
+        if not snapshot.header["about"].get("reference_from")
+    ]
+    read = references_of([each[1] for each in own], [each[2] for each in own])
+    references = {at: reference for (at, *_), reference in zip(own, read, strict=True)}
+    prints: list[Fingerprint | None] = [None] * len(model_ids)
+    for at, _, snapshot in known:
+        prints[at] = fingerprint(snapshot.spec, snapshot.state, references.get(at))
+    return prints
 
 
 def _line(model: Neighbour) -> dict[str, Any]:
