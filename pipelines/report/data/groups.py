@@ -164,7 +164,7 @@ class Blocks(Groups):
         """Return the blocks of a model."""
         span = slice(int(self._start[model]), int(self._start[model + 1]))
         whole = Part(self.rows, self.sums, self.low, self.high).take(span)
-        return whole.take(np.flatnonzero(whole.rows))
+        return whole if whole.rows.all() else whole.take(np.flatnonzero(whole.rows))
 
 
 class Bins:
@@ -187,7 +187,7 @@ class Bins:
     def __init__(self, part: Part, most: int, start: int | None, cuts: Sequence[int] = ()) -> None:
         times = None if start is None or "time" not in part.low else part.shown
         self.gaps = np.zeros(0, dtype=np.int64) if times is None else times.gaps
-        cuts = np.union1d(self.gaps, np.array(cuts, dtype=np.int64)).tolist()
+        cuts = sorted({*self.gaps.tolist(), *cuts})
         self.starts = bin_starts(cuts, len(part.rows), most)
         ends = np.append(self.starts[1:], len(part.rows)) - 1
         self.axes = {"row": (part.low["index"][self.starts] + part.high["index"][ends]) / 2}
@@ -246,15 +246,22 @@ class Shown:
 
     def __init__(self, part: Part) -> None:
         axis = part.axis
-        first, last = part.low["time"], part.high["time"]
-        self.inside: BoolArray = (last >= axis.first) & (first <= axis.last)
-        self.first = np.where(self.inside, np.maximum(first, axis.first), first)
-        self.last = np.where(self.inside, np.minimum(last, axis.last), last)
+        self.first, self.last = part.low["time"], part.high["time"]
+        self.inside: BoolArray = np.ones(len(self.first), np.bool_)
+        if not axis.is_whole:
+            self.inside = (self.last >= axis.first) & (self.first <= axis.last)
+            self.first = np.where(self.inside, np.maximum(self.first, axis.first), self.first)
+            self.last = np.where(self.inside, np.minimum(self.last, axis.last), self.last)
         extent = float(axis.last - axis.first)
         step = np.diff(self.first)
         own = self.inside[1:] & self.inside[:-1]
-        usual = float(np.median(step[own & (step > 0)])) if np.any(step[own] > 0) else 0.0
-        long = own & (step > max(_GAP_STEPS * usual, extent * _GAP_SHARE))
+        long = own & (step > extent * _GAP_SHARE)
+        some = step[own & (step > 0)]
+        # Sorting for the median is for those alone whose longest step may be a gap.
+        if len(some) and some.max() > _GAP_STEPS * some.min():
+            long &= step > _GAP_STEPS * float(np.median(some))
+        else:
+            long[:] = False
         self.gaps = np.flatnonzero(long | (self.inside[1:] != self.inside[:-1])) + 1
         silent = float((self.first[1:] - self.last[:-1])[long].sum())
         self.covered = 1.0 - silent / extent if silent else 1.0
