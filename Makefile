@@ -21,6 +21,8 @@ ONLY ?=
 # Of `make test` and `make sanitize`: which lane of the tests, of the contracts.
 TESTS ?= not nightly
 LANE ?= sanitized and not nightly
+# Of `make typecheck`: what `make check` looks at; all of it otherwise.
+PRODUCT := kerneltrack transforms pipelines
 # Of `make bench`: --keep, or --only NAME ...
 BENCH ?=
 
@@ -108,8 +110,8 @@ test test-fast test-shuffled test-nightly: export OPENBLAS_NUM_THREADS := 1
 test: env ## run the tests of each change, side by side
 	$(PY) -m pytest -m '$(TESTS)' --numprocesses auto --maxprocesses 4
 
-# Among them is an example's for Spark.
-test-nightly: spark ## run those that take long, and prove what changes seldom break
+# Among them is an example's for Spark; types of tests and benchmarks are checked, too.
+test-nightly: spark typecheck ## run those that take long, and prove what changes seldom break
 	$(PY) -m pytest -m nightly --numprocesses auto --maxprocesses 4
 
 test-fast: env ## run the unit and stream tests that need no cluster and no data sets
@@ -159,7 +161,7 @@ format: env ## put the sources into the project's format
 	$(VENV)/bin/ruff format .
 
 typecheck: env ## check types
-	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy $(TYPED)
 
 # Tests wait for clusters now and then: types are checked, sanitizers run and the site is built
 # beside them. What is marked `sanitized` runs there alone: test_native.py and test_replay.py show
@@ -167,8 +169,8 @@ typecheck: env ## check types
 # process that runs them would do it over again.
 check: lint ## run all that CI runs
 	@mkdir -p build
-	@nice $(MAKE) --no-print-directory typecheck docs sanitize >build/beside.log 2>&1 & beside=$$!; \
-		$(PY) -m pytest --collect-only -qq >/dev/null; \
+	@nice $(MAKE) --no-print-directory typecheck docs sanitize TYPED='$(PRODUCT)' \
+			>build/beside.log 2>&1 & beside=$$!; \
 		$(MAKE) --no-print-directory test TESTS='not nightly and not sanitized'; tests=$$?; \
 		wait $$beside; beside=$$?; cat build/beside.log; \
 		[ $$tests -eq 0 ] && [ $$beside -eq 0 ]

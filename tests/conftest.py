@@ -5,7 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import signal
+import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -91,10 +95,12 @@ def pytest_sessionstart() -> None:
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Look for garbage from here on, and not among what was found and imported."""
     gc.freeze()
     gc.enable()
+    if compiled := getattr(session.config, "workerinput", {}).get("compiled"):
+        Path(compiled).touch()
 
 
 class Turns(LoadScopeScheduling):  # type: ignore[misc]
@@ -132,6 +138,25 @@ def cluster_users() -> set[str]:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return how many processes run tests: two more than processors, as live tests mostly wait."""
     return (os.cpu_count() or 1) + 2
+
+
+def pytest_configure_node(node: Any) -> None:
+    """Where nothing is compiled yet, let the first process find all tests before others begin.
+
+    It compiles tests and what they import, half a minute's work that each would do over again.
+    """
+    if first := _first.get("node"):
+        while not first.channel.isclosed() and not _first["compiled"].exists():
+            time.sleep(0.1)
+    elif not sys.dont_write_bytecode and not any(ROOT.glob("tests/unit/__pycache__/*-pytest-*")):
+        place = tempfile.mkdtemp()
+        node.config.add_cleanup(lambda: shutil.rmtree(place))
+        _first.update(node=node, compiled=Path(place) / "compiled")
+        node.workerinput["compiled"] = str(_first["compiled"])
+
+
+_first: dict[str, Any] = {}
+"""The process that compiles for all others, and the file that says that it has."""
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns:

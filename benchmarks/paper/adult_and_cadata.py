@@ -9,10 +9,9 @@ your own is read by the same readers, but nothing here measures it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from benchmarks.paper import budgeted
 from benchmarks.paper.parts import Found
@@ -23,6 +22,9 @@ from kerneltrack.in_memory import learn_all, run_all
 from kerneltrack.learners import BSGDSpec, LMSSpec, PegasosSpec, RidgeSpec
 from kerneltrack.registry import parse_learner_spec
 from kerneltrack.trackers import OKFEBSpec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ADULT, CADATA = (50, 60, 20.0), (5, 8, 7e7)
 """r, B and γ of Table II."""

@@ -12,12 +12,11 @@ extraction via low-rank subspace tracking on a budget", IEEE Trans. Signal Proce
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
-from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from benchmarks import subspace_peers as peers
@@ -34,6 +33,9 @@ from kerneltrack.kernels import make_kernel, median_bandwidth
 from kerneltrack.registry import get_tracker
 from kerneltrack.trackers import OKFEBSpec, OKFESpec
 from tests.oracles.streams import spheroid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ALIKE: dict[str, Any] = {"ridge": 1e-3, "standardise": False, "emit": "q"}
 GIVEN: dict[str, Any] = {**ALIKE, "rule": "nonparametric"}

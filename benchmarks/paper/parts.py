@@ -14,9 +14,12 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from matplotlib.figure import Figure
+if TYPE_CHECKING:
+    # Reading what a part came to, as tests do, takes no plots.
+    from matplotlib.figure import Figure
+
 
 MANIFEST = Path(__file__).with_name("manifest.json")
 

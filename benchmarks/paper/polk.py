@@ -22,10 +22,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.special import logsumexp
 from sklearn.svm import SVC
 
@@ -38,6 +37,9 @@ from kerneltrack.kernels import gram, make_kernel
 from kerneltrack.learners import BSGDSpec, LearnerSpec, POLKSpec
 from kerneltrack.learners.kernel.dictionary import DictionaryState
 from kerneltrack.registry import get_learner
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DRAWS, CLASSES, TRAIN, TEST = 10, 5, 5000, 2500
 DEVIATION = 0.2

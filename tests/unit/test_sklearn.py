@@ -8,6 +8,7 @@ import itertools
 import pickle
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kerneltrack import LandmarkSpec, choose_landmarks, codec
@@ -105,6 +107,9 @@ ALL_CHECKED = [
 
 
 WEIGHTS = "check_sample_weights_"
+
+# An estimator's name is the same for each of its checks, and takes a millisecond.
+estimator_checks._get_check_estimator_ids = cache(estimator_checks._get_check_estimator_ids)
 
 
 def expected_failures(estimator: Any) -> dict[str, str]:
