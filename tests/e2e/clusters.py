@@ -6,8 +6,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -33,7 +34,18 @@ POLL = 0.2
 FIRST_PORT, PORTS_EACH, PROCESSES = 20_000, 50, 200
 """Ports of clusters: below those that systems take for outgoing connections."""
 
-PARTS = {"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"}
+PARTS = frozenset({"kafka", "jobmanager", "taskmanager", "jobserver", "expansion"})
+
+BROKER = "kafka"
+"""The one part that the local engine and its tools talk to."""
+
+# The command `up`, of a cluster that has no other part.
+UP_BROKER_ALONE = f"""
+from pipelines.cli.main import main
+from pipelines.cluster import up
+up.PARTS = tuple(part for part in up.PARTS if part.name == {BROKER!r})
+raise SystemExit(main())
+"""
 
 T = TypeVar("T")
 
@@ -129,23 +141,26 @@ def ports_beside(flags: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def running(folder: Path, *flags: str) -> Iterator[LocalCluster]:
+def running(folder: Path, *flags: str, broker_alone: bool = False) -> Iterator[LocalCluster]:
     """Run a cluster, started where there is no Maven; once it is down nothing of it is left."""
     cluster = LocalCluster(folder)
     bare = {"PATH": "/nonexistent", "JAVA_HOME": str(find_java().home)}
+    up = cluster.command("up", *flags, *ports_beside(flags))
+    if broker_alone:
+        up = [sys.executable, "-c", UP_BROKER_ALONE, *up[up.index("cluster") :]]
     try:
-        started = cluster("up", *flags, *ports_beside(flags), changes=bare)
+        started = run_process(up, changes=bare)
         assert started.returncode == 0, started.stdout + started.stderr
         yield cluster
-        take_down(cluster)
+        take_down(cluster, {BROKER} if broker_alone else PARTS)
     finally:
         cluster("down")
 
 
-def take_down(cluster: LocalCluster) -> None:
+def take_down(cluster: LocalCluster, parts: Set[str] = PARTS) -> None:
     """Take a running cluster down, and see that nothing of it runs any more."""
     status, processes = cluster.status(), cluster.processes()
-    assert {process.name for process in processes} >= {*PARTS, "supervisor"}
+    assert {process.name for process in processes} >= {*parts, "supervisor"}
     done = cluster("down")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("stopped: supervisor, ")
