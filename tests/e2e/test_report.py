@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.report import write_report
+from tests.e2e.browser import Browser, started
 from tests.parts import lanes, missing
 from tests.report_inputs import episode, made
 from tests.report_runs import (
@@ -89,8 +89,15 @@ def chromium() -> str:
     missing("no chromium on the path: install Debian's package chromium")
 
 
+@pytest.fixture(scope="module")
+def browser(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The browser that all of these tests look with."""
+    with started(chromium, tmp_path_factory.mktemp("browser") / "profile") as running:
+        yield running
+
+
 @pytest.fixture
-def look(chromium: str, tmp_path: Path) -> Look:
+def look(browser: Browser, tmp_path: Path) -> Look:
     """Open a page, return body's attributes; `console` and `images` are added to them."""
 
     def open_page(
@@ -110,30 +117,10 @@ def look(chromium: str, tmp_path: Path) -> Look:
         devices = Path(path).parent / "report_devices"
         if beside and devices.is_dir():
             shutil.copytree(devices, tmp_path / devices.name, dirs_exist_ok=True)
-        profile = tmp_path / "profile"
-        shutil.rmtree(profile, ignore_errors=True)
-        done = subprocess.run(
-            [
-                chromium,
-                *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
-                *("--no-first-run", "--disable-background-networking"),
-                *("--disable-component-update", "--disable-sync"),
-                f"--user-data-dir={profile}",
-                f"--window-size={size}",
-                f"--blink-settings=preferredColorScheme={0 if dark else 1}",
-                *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=4000", "--dump-dom"),
-                copy.as_uri(),
-            ],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=120,
-            check=True,
-        )
-        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-        parsed = _Page(done.stdout)
+        seen = browser.look(copy.as_uri(), size, dark)
+        parsed = _Page(seen.html)
         images = str(parsed.counts.get("img", 0))
-        return {**parsed.body, "console": "\n".join(console), "images": images}
+        return {**parsed.body, "console": "\n".join(seen.console), "images": images}
 
     return open_page
 
