@@ -8,11 +8,14 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import strategies
 from hypothesis.strategies import SearchStrategy
+
+T = TypeVar("T")
 
 IN_CI = bool(os.environ.get("CI"))
 ALL_EXAMPLES = bool(os.environ.get("ALL_EXAMPLES"))
@@ -65,6 +68,28 @@ def cuts(most: int, many: int = 30) -> SearchStrategy[list[int]]:
 def lanes(usual: Any, *others: Any) -> list[Any]:
     """Return settings of which the usual one runs with each change, the others each night."""
     return [usual, *(pytest.param(other, marks=pytest.mark.nightly) for other in others)]
+
+
+def in_turn(settings: Iterable[Any], turn: int = 0, of: int = 2) -> list[Any]:
+    """Return settings of which one in so many runs with each change, from a place on, in turn.
+
+    What goes through all of them in one way, and is seen in each of them elsewhere.
+    """
+    params, number = [], -turn
+    for one in settings:
+        param = one if isinstance(one, ParameterSet) else pytest.param(one)
+        if not any(mark.name == "nightly" for mark in param.marks):
+            marks = [*param.marks, pytest.mark.nightly] if number % of else param.marks
+            param = pytest.param(*param.values, marks=marks, id=param.id)
+            number += 1
+        params.append(param)
+    return params
+
+
+def some(things: Iterable[T], turn: int = 0, of: int = 3) -> list[T]:
+    """Return all of them; with each change one in so many, from a place on."""
+    found = list(things)
+    return found if ALL_EXAMPLES else found[turn % of :: of]
 
 
 def crossed(first: Iterable[Any], second: Iterable[Any]) -> list[Any]:

@@ -237,6 +237,7 @@ def test_quiet_times_told_while_it_runs_are_those_of_a_file_on_flink_too(
         told.check(live)
 
 
+@pytest.mark.nightly
 def test_devices_that_send_nothing_are_off_on_flink_too(
     cluster: LocalCluster, recording: Recording, capsys: pytest.CaptureFixture[str]
 ) -> None:

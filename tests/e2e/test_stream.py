@@ -54,7 +54,9 @@ def doubled(file: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("form", "parallelism", "duplicates"), [("json", 2, "keep"), ("arrow", 1, "drop")]
+    ("form", "parallelism", "duplicates"),
+    # With each change the local engine takes Arrow (test_local_engine.py), by the same steps.
+    [("json", 2, "keep"), pytest.param("arrow", 1, "drop", marks=pytest.mark.nightly)],
 )
 def test_a_live_job_gives_the_bytes_of_the_file_job(
     form: str,

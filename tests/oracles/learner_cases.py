@@ -31,6 +31,7 @@ from kerneltrack.learners import (
     RidgeSpec,
 )
 from kerneltrack.registry import LEARNERS, get_learner, parse_learner_spec
+from tests.parts import in_turn
 
 WIDTH = 3
 CLASSES = ("still", "walk", "run", "climb")
@@ -113,6 +114,13 @@ def lanes(specs: Iterable[LearnerSpec]) -> list[Any]:
 
 SHARED = ("intervals", "class_weight", "costs", "max_classes")
 every_spec = pytest.mark.parametrize("spec", lanes(SPECS))
+
+
+def every_spec_in_turn(turn: int) -> pytest.MarkDecorator:
+    """Parameters as `every_spec`: with each change a third of those, from this one on."""
+    return pytest.mark.parametrize("spec", in_turn(lanes(SPECS), turn, 3))
+
+
 every_classifier = pytest.mark.parametrize("spec", lanes(spec for spec in SPECS if spec.classifies))
 every_regressor = pytest.mark.parametrize(
     "spec", lanes(spec for spec in SPECS if not spec.classifies)

@@ -160,7 +160,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 
 PARTS_OF_ALL = (
     *("extras", "reference", "windows", "few rows of windows", "drift", "drift and reference"),
-    *("reference and learner", "covariance"),
+    *("reference and learner", "covariance", "learner", "sliding"),
 )
 """Each night: with each change all of them run at once."""
 
@@ -168,7 +168,7 @@ PARTS_OF_ALL = (
 @pytest.mark.parametrize(
     ("name", "partitions"),
     [
-        *(("all", 1), ("all", 5), ("plain", 5), ("learner", 5), ("sliding", 5)),
+        *(("all", 1), ("all", 5), ("plain", 5)),
         *(("duplicates", 5), ("merge", 5), ("hold", 5)),
         pytest.param("all", PARTITIONS, marks=pytest.mark.nightly),
         *(pytest.param(name, 5, marks=pytest.mark.nightly) for name in PARTS_OF_ALL),

@@ -19,7 +19,7 @@ from kerneltrack.fleet.restore import decode
 from kerneltrack.monitor.drift import DriftSpec
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.trackers.common import state as places
-from tests.parts import cuts
+from tests.parts import cuts, lanes
 from tests.stream import learning
 from tests.stream.running import (
     SECOND,
@@ -150,7 +150,7 @@ def test_windows_alerts_and_snapshots_go_on_with_the_indexes() -> None:
     assert model.rows == 160
 
 
-@pytest.mark.parametrize("sizes", [[1], [7], [200]])
+@pytest.mark.parametrize("sizes", [*lanes([7], [1]), [200]])
 def test_a_live_pipeline_obeys_in_the_order_of_arrival(sizes: list[int]) -> None:
     rows, data = make_rows(120), snapshot_of(make_rows(70, seed=3))
     parts = np.array_split(np.arange(120), 3)

@@ -34,7 +34,7 @@ from kerneltrack.snapshots.header import packed_state
 from kerneltrack.snapshots.references import GivenReferences
 from kerneltrack.trackers import OKFEBSpec
 from kerneltrack.tuning import Candidate, Stretch, try_out
-from tests.parts import crossed
+from tests.parts import crossed, in_turn
 from tests.stream.running import SECOND, Element, Step
 from tests.unit import test_rounds as rounds
 from tests.unit.test_rounds import REFERENCE, TRACKERS, work_of
@@ -358,7 +358,7 @@ def doors(
     yield "tuning", lambda: try_out(Candidate("", work.spec, learner), [stretch])
 
 
-@pytest.mark.parametrize(("tracker", "companion"), crossed(TRACKERS, COMPANIONS))
+@pytest.mark.parametrize(("tracker", "companion"), in_turn(crossed(TRACKERS, COMPANIONS), 1, 3))
 def test_one_function_takes_all_rows(
     tracker: str, companion: str, given: str, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from kerneltrack.learners.common.base import CARRIED
 from kerneltrack.registry import get_learner
 from kerneltrack.trackers import OKFEBSpec, RowsSpec
 from kerneltrack.trackers.common.spec import SubspaceSpec
-from tests.oracles.learner_cases import every_spec, same_state
+from tests.oracles.learner_cases import every_spec_in_turn, same_state
 from tests.oracles.prequential import core_alone
 from tests.parts import examples
 from tests.stream.learning import (
@@ -54,7 +54,7 @@ def last_state(outcome: Outcome, key: str = "m") -> codec.LearnerSnapshot:
     return codec.decode_learner(outcome.snapshots[key][-1])
 
 
-@every_spec
+@every_spec_in_turn(0)
 def test_every_learner_says_what_its_core_says(spec: LearnerSpec) -> None:
     table = make_features(200, seed=1, spec=spec)
     outcome = train([("m", chunk) for chunk in table.cut([64])], spec)

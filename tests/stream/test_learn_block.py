@@ -16,7 +16,7 @@ from kerneltrack.learners import AutoSpec, LearnerSpec, RidgeSpec
 from kerneltrack.learners.common.kept_classes import MAX_NAME, names_of
 from kerneltrack.learners.common.prequential import MAX_FEATURE
 from kerneltrack.snapshots.folder import SnapshotFolder
-from tests.oracles.learner_cases import WIDTH, every_spec
+from tests.oracles.learner_cases import WIDTH, every_spec_in_turn
 from tests.parts import lanes
 from tests.stream.test_learn_warm import write_folder
 from transforms.chunks import Chunk, matrix_column
@@ -150,7 +150,7 @@ def compared(spec: LearnerSpec, rows: Any, labels: Any = None, **settings: Any) 
 
 
 @pytest.mark.parametrize("inputs", ["features", "both"])
-@every_spec
+@every_spec_in_turn(0)
 def test_a_block_says_what_each_model_says(spec: LearnerSpec, inputs: str) -> None:
     spec = dataclasses.replace(spec, inputs=inputs, max_classes=3)
     found = compared(spec, features(spec.classifies))

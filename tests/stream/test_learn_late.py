@@ -12,7 +12,7 @@ import pytest
 
 from kerneltrack import codec
 from kerneltrack.learners import LearnerSpec, RidgeSpec
-from tests.oracles.learner_cases import every_spec, same_state
+from tests.oracles.learner_cases import every_spec_in_turn, same_state
 from tests.oracles.prequential import (
     Event,
     Ruled,
@@ -21,6 +21,7 @@ from tests.oracles.prequential import (
     metrics_of,
     same_metrics,
 )
+from tests.parts import crossed, lanes
 from tests.stream.learning import (
     CLASSES,
     SECOND,
@@ -101,9 +102,8 @@ def test_labels_in_a_file_of_their_own() -> None:
     check(outcome, by_the_rules(SPEC, bare, [labels, (0, 200)], late, bounded=True))
 
 
-@pytest.mark.parametrize("late", WAITS, ids=str)
-@pytest.mark.parametrize("by", ["index", "time"])
-def test_late_labels_against_the_rule(late: LateLabels, by: str) -> None:
+@pytest.mark.parametrize(("by", "late"), crossed(["index", "time"], WAITS), ids=str)
+def test_late_labels_against_the_rule(by: str, late: LateLabels) -> None:
     table = make_features(90, seed=6)
     bare, labels = labels_apart(table, by)
     ruled = by_the_rules(SPEC, bare, [labels, (0, 90)], late, bounded=True)
@@ -117,7 +117,7 @@ def test_late_labels_against_the_rule(late: LateLabels, by: str) -> None:
         same_metrics(outcome.metrics["m"], figures)
 
 
-@every_spec
+@every_spec_in_turn(1)
 def test_every_learner_takes_late_labels(spec: LearnerSpec) -> None:
     table = make_features(120, seed=7, spec=spec)
     bare, labels = labels_apart(table, "index")
@@ -198,7 +198,7 @@ def scene(rng: np.random.Generator, spec: LearnerSpec) -> tuple[FeatureTable, li
     return table, [*events, rest] if rest else events
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [*lanes(0, 2), *lanes(1, 3)])
 def test_bounded_jobs_wait_for_all_labels(seed: int) -> None:
     """The same scenes: no label is too late, and the order of the inputs does not matter."""
     rng = np.random.default_rng(seed)

@@ -16,8 +16,9 @@ from kerneltrack.learners import LearnerSpec, RidgeSpec
 from kerneltrack.snapshots.files import snapshot_name
 from kerneltrack.snapshots.folder import SnapshotFolder
 from kerneltrack.trackers import OKFEBSpec
-from tests.oracles.learner_cases import every_spec, same_state
+from tests.oracles.learner_cases import every_spec_in_turn, same_state
 from tests.oracles.prequential import core_alone
+from tests.parts import some
 from tests.stream.learning import (
     SECOND,
     SPEC,
@@ -115,7 +116,7 @@ def test_every_boundary_goes_on_as_if_never_stopped(
     assert len(boundaries) == 6
     waiting = [rows_waiting(data) for data in boundaries]
     assert min(waiting) > 0 if late else max(waiting) == 0
-    for number, data in enumerate(boundaries):
+    for number, data in some(enumerate(boundaries), min(waiting)):
         rows = about(data)["rows"]
         begun = write_folder(tmp_path / f"{number}", {"m": data}, spec)
         rest = [label for label in labels if (label.index or 0) >= rows]
@@ -162,7 +163,7 @@ def test_the_end_of_a_job_is_no_end_of_its_learning(
     assert [row["index"] for row in first.predictions["m"]] == list(range(stop))
 
 
-@every_spec
+@every_spec_in_turn(2)
 def test_every_learner_goes_on(spec: LearnerSpec, tmp_path: Path) -> None:
     table = make_features(80, seed=3, spec=spec)
     first = train([("m", table.part(0, 33).chunk(table.kind))], spec)

@@ -22,7 +22,7 @@ from pipelines.live.stream import live_job
 from pipelines.local.models import Models
 from pipelines.local.steps import LocalSteps, Sent
 from pipelines.local.store import Bundle, Checkpoint, Saved, Store
-from tests.parts import examples
+from tests.parts import ALL_EXAMPLES, examples
 from transforms.kafka.messages import Message
 from transforms.keyed.commands import HEADER, RESET
 from transforms.track.log import LEAST_LEFT, ModelLog
@@ -128,7 +128,7 @@ def test_a_log_that_stays_in_memory_is_what_one_that_is_read_anew_is(
     least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where so many rows wait that they are left where they are, and models appended."""
-    parts = bundles([*range(1, 1000, 3)])
+    parts = bundles([*range(1, 1000, 3 if ALL_EXAMPLES else 7)])
     monkeypatch.setattr("transforms.track.log.LEAST_LEFT", least)
 
     def sent_and_written(folder: Path) -> list[Any]:

@@ -16,6 +16,7 @@ import pytest
 
 from kerneltrack.number_texts import name_code
 from tests.e2e.hostile import good_rows, hostile_messages
+from tests.parts import some
 from transforms.chunks import Chunk, encode_batch
 from transforms.kafka.encode import MOST_BYTES, EncodeFn, messages_of, to_json
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
@@ -113,13 +114,13 @@ ODD = [
 
 @pytest.mark.parametrize("odd", [*range(len(ODD)), *(range(len(ODD)),)])
 def test_messages_that_are_read_together_are_what_each_alone_is(odd: int | range) -> None:
-    """However odd one among them is, the first, in the middle or last."""
+    """However odd one among them is, first, in the middle or last: with each change in turn."""
     chosen = [ODD[odd]] if isinstance(odd, int) else [ODD[at] for at in odd]
     plain = [
         json.dumps({"time": 1000 - at, "a": at / 3, "b": -at, "label": "x"}).encode()
         for at in range(READ_TOGETHER + 40)
     ]
-    for place in (0, 100, len(plain)):
+    for place in some((0, 100, len(plain)), odd if isinstance(odd, int) else 0):
         values = [*plain[:place], *chosen, *plain[place:]]
         sent = [message(value, at) for at, value in enumerate(values)]
         together = gather(sent)

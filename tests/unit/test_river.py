@@ -40,15 +40,19 @@ class _Cards:
 
 
 def cases() -> Iterator[Any]:
+    """Yield River's checks; with each change each of them once for a class, not on all rows."""
+    seen: set[tuple[Any, str]] = set()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "CreditCard", _Cards)
         for estimator in ESTIMATORS:
-            for place, params in enumerate(estimator._unit_test_params()):
-                marks = (pytest.mark.nightly,) if place else ()
+            for params in estimator._unit_test_params():
                 model = estimator(**params)
                 for number, check in enumerate(checks.yield_checks(model)):
                     of = params.get("tracker", params.get("learner", "default"))
                     name = f"{estimator.__name__}-{of}-{number}"
+                    once = (estimator, check.__name__)
+                    marks = (pytest.mark.nightly,) if once in seen else ()
+                    seen.add(once)
                     yield pytest.param(model, check, marks=marks, id=f"{name}-{check.__name__}")
 
 
