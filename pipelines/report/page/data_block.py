@@ -91,8 +91,9 @@ def _opened(report: Report, names: Sequence[str]) -> dict[str, Any]:
     curves = {**report.curves, **report.further}
     starts = {name: curves[name].start for name in names}
     has_quiet, has_episodes = names_quiet(report.run), report.episodes is not None
+    means = report.totals.means()
     return {
-        "curves": [_curve(report, name, curves[name]) for name in names],
+        "curves": [_curve(report, name, curves[name], means) for name in names],
         "episodes": [_episodes(report, *each) for each in starts.items()] if has_episodes else None,
         "quiet": [_quiet(report, name, curves[name]) for name in names] if has_quiet else None,
     }
@@ -119,11 +120,11 @@ def _swatches(totals: Totals) -> list[int]:
     return places
 
 
-def _curve(report: Report, name: str, curve: Curve) -> dict[str, Any]:
+def _curve(report: Report, name: str, curve: Curve, means: FloatArray) -> dict[str, Any]:
     return {
         "id": name,
         "rows": _rows(report, name),
-        "mean": _number(report.totals.means()[report.totals.models[name]]),
+        "mean": _number(means[report.totals.models[name]]),
         "start": None if curve.start is None else curve.start / 1e6,
         "outside": curve.outside,
         "gaps": curve.gaps,
@@ -398,9 +399,10 @@ def _numbers(values: Iterable[float]) -> list[float | None]:
 
 
 def _packed(curve: Mapping[Any, npt.NDArray[Any]]) -> dict[Any, str]:
-    """Return each array as base64 of little-endian float32."""
+    """Return each array as base64 of little-endian float32; they have one length."""
     most = float(np.finfo(np.float32).max)
+    reals = np.clip(np.array([*curve.values()], np.float64), -most, most).astype("<f4")
     return {
-        name: base64.b64encode(np.clip(values, -most, most).astype("<f4").tobytes()).decode()
-        for name, values in curve.items()
+        name: base64.b64encode(values.tobytes()).decode()
+        for name, values in zip(curve, reals, strict=True)
     }
