@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -279,8 +280,5 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     rng = np.random.default_rng(seed)
     town = _town(rng, days, step)
     which = rng.permutation(machines)[:broken]
-    kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    names = (f"h{number:03d}" for number in range(machines))
-    return put_together(
-        lambda kind: _HeatPump(rng, town, kind), names, kinds, CHANNELS, town.holidays
-    )
+    one = partial(_HeatPump, rng, town)
+    return put_together(one, "h", machines, which, KINDS, CHANNELS, town.holidays)

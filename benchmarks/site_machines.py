@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -180,6 +181,5 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     rng = np.random.default_rng(seed)
     at = _calendar(rng, days, step)
     which = rng.choice(machines, broken, replace=False)
-    kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    names = (f"m{number:03d}" for number in range(machines))
-    return put_together(lambda kind: _Machine(rng, at, kind), names, kinds, CHANNELS, at.holidays)
+    one = partial(_Machine, rng, at)
+    return put_together(one, "m", machines, which, KINDS, CHANNELS, at.holidays)

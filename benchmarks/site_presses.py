@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -279,6 +280,5 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     rng = np.random.default_rng(seed)
     hall = _hall(rng, days, step)
     which = rng.permutation(machines)[:broken]
-    kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    names = (f"k{number:03d}" for number in range(machines))
-    return put_together(lambda kind: _Press(rng, hall, kind), names, kinds, CHANNELS, hall.holidays)
+    one = partial(_Press, rng, hall)
+    return put_together(one, "k", machines, which, KINDS, CHANNELS, hall.holidays)

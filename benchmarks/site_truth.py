@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -137,8 +137,10 @@ class Machine(Protocol):
 
 def put_together(
     make: Callable[[str | None], Machine],
-    names: Iterable[str],
-    broken: dict[int, str],
+    letter: str,
+    machines: int,
+    broken: IntArray,
+    kinds: Sequence[str],
     channels: tuple[str, ...],
     holidays: tuple[tuple[int, int], ...],
 ) -> Site:
@@ -146,14 +148,18 @@ def put_together(
 
     Args:
         make: Returns the machine with a kind of fault, or with none.
-        names: Of the machines.
-        broken: By number, the kind of fault.
+        letter: What names begin with, before the number.
+        machines: How many.
+        broken: Numbers of those with a fault.
+        kinds: Kinds of faults, which these have in turn.
         channels: What the site's channels are called.
         holidays: Begin and end of each.
     """
+    kind_of = {int(number): kinds[turn % len(kinds)] for turn, number in enumerate(broken)}
     tables, faults, changes = [], {}, {}
-    for number, name in enumerate(names):
-        machine = make(broken.get(number))
+    for number in range(machines):
+        name = f"{letter}{number:03d}"
+        machine = make(kind_of.get(number))
         machine.run()
         fault = machine.spoil()
         if fault is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -227,8 +228,5 @@ def make(seed: int, machines: int, days: int, step: int, broken: int) -> Site:
     rng = np.random.default_rng(seed)
     park = _park(rng, days, step)
     which = rng.permutation(machines)[:broken]
-    kinds = {int(number): KINDS[turn % len(KINDS)] for turn, number in enumerate(which)}
-    names = (f"t{number:03d}" for number in range(machines))
-    return put_together(
-        lambda kind: _Turbine(rng, park, kind), names, kinds, CHANNELS, park.holidays
-    )
+    one = partial(_Turbine, rng, park)
+    return put_together(one, "t", machines, which, KINDS, CHANNELS, park.holidays)
