@@ -71,7 +71,7 @@ def broker_alone(items: Sequence[pytest.Item]) -> bool:
     Those of these files that run a job on Flink are of the nightly lane.
     """
     of_it = [item for item in items if _needs_cluster(item)]
-    if os.environ.get("PYTEST_XDIST_WORKER"):
+    if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) >= CLUSTERS:
         here = Path(os.environ["PYTEST_CURRENT_TEST"].partition("::")[0]).name in BROKER_ALONE
         of_it = [item for item in of_it if (item.path.name in BROKER_ALONE) == here]
     return all(

@@ -121,6 +121,7 @@ def scaled(state: ReferenceState, rows: Array) -> Array:
     return np.asarray(rows / state.tables.scale - state.tables.shift)
 
 
+@pytest.mark.sanitized
 @settings(max_examples=examples(6))
 @given(
     st.integers(0, 2**32),
