@@ -53,7 +53,9 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the files in order, these columns only, at most so many rows at a time.
 
-    The next batch is read while the caller uses one, so two are in memory.
+    The next batch is read while the caller uses one, so two are in memory. Arrow has no threads of
+    its own here: a job reads so at its very end, and one of them that still lets go of a file when
+    Python ends would abort the process (apache/arrow#34314).
     """
     batches = _batches(paths, columns, most)
     with ThreadPoolExecutor(max_workers=1) as reader:
@@ -66,7 +68,7 @@ def read_batches(
 def _batches(paths: Sequence[str], columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
     for path in paths:
         with _open_parquet(path) as file:
-            batches = file.iter_batches(batch_size=most, columns=list(columns))
+            batches = file.iter_batches(most, columns=list(columns), use_threads=False)
             yield from (batch for batch in batches if batch.num_rows)
 
 
@@ -98,7 +100,7 @@ def read_tables(
     """Yield the rows of the files of `output/folder`, in order, a file's at a time."""
     for path in parquet_files(output, folder):
         with opened(path) as source:
-            yield pq.ParquetFile(source).read(columns=columns)
+            yield pq.ParquetFile(source).read(columns=columns, use_threads=False)
 
 
 def count_rows(output: str, folder: str) -> int:
