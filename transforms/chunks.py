@@ -36,8 +36,8 @@ class Chunk:
     `index`, `loss`, `z` and so on in place of `x`.
 
     A few input rows may lie as records instead (`transforms.records`), and become a batch when one
-    is asked for; so does a part of a batch. Parts of a batch, or of records, that follow one
-    another in it are joined without being copied.
+    is asked for; so does a part of a batch. Those that follow one another in it are joined without
+    being copied.
     """
 
     __slots__ = ("_batch", "_part", "_records", "_span")
@@ -49,7 +49,7 @@ class Chunk:
         part: tuple[int, int] | None = None,
         span: tuple[int, int] | None = None,
     ) -> None:
-        """Take a batch or records, or a part of them (from, to); `span` if it is known already."""
+        """Take a batch, or a part of it (from, to), or records; `span` if it is known already."""
         self._batch: Any = batch
         self._records = records
         self._part = part
@@ -73,7 +73,7 @@ class Chunk:
     def batch(self) -> pa.RecordBatch:
         """The rows."""
         if self._batch is None:
-            self._batch = batch_of(cast(Records, self.records))
+            self._batch = batch_of(cast(Records, self._records))
         if self._part is not None:
             start, stop = self._part
             self._batch, self._part = self._batch.slice(start, stop - start), None
@@ -81,17 +81,13 @@ class Chunk:
 
     @property
     def records(self) -> Records | None:
-        """The rows as records, if that is how they lie: by themselves, no part of others."""
-        if self._part is not None and self._records is not None:
-            self._records, self._part = self._records.piece(*self._part), None
+        """The rows as records, if that is how they lie."""
         return self._records
 
     @property
-    def part(self) -> tuple[pa.RecordBatch | Records, int, int] | None:
-        """What the rows are a part of, from and to where; None if they are no part."""
-        if self._part is None:
-            return None
-        return (self._batch if self._records is None else self._records, *self._part)
+    def part(self) -> tuple[pa.RecordBatch, int, int] | None:
+        """The batch that the rows are a part of, from and to where; None if they are no part."""
+        return None if self._part is None else (self._batch, *self._part)
 
     @property
     def schema(self) -> pa.Schema:
@@ -102,8 +98,7 @@ class Chunk:
 
     def encode(self) -> bytes:
         """Return the rows as bytes, for `chunk_from`."""
-        own = self.records
-        return encode_batch(self.batch) if own is None else own.data
+        return encode_batch(self.batch) if self._records is None else self._records.data
 
     def has_columns_of(self, other: Chunk) -> bool:
         """Check whether two chunks have the same columns; those of one batch do."""
@@ -112,11 +107,11 @@ class Chunk:
 
     def __len__(self) -> int:
         """Return the number of rows."""
+        if self._records is not None:
+            return self._records.rows
         if self._part is not None:
             start, stop = self._part
             return stop - start
-        if self._records is not None:
-            return self._records.rows
         rows: int = self._batch.num_rows
         return rows
 
@@ -129,10 +124,7 @@ class Chunk:
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column as a NumPy array, shape (n,), or (n, width) for a fixed-size list."""
         if self._batch is None and self._records is not None and name != "label":
-            records = self._records.array()
-            if self._part is not None:
-                records = records[slice(*self._part)]
-            return np.ascontiguousarray(records[name])
+            return np.ascontiguousarray(self._records.array()[name])
         array = self.batch.column(name)
         if pa.types.is_fixed_size_list(array.type):
             flat = array.flatten().to_numpy(zero_copy_only=True)
@@ -143,18 +135,16 @@ class Chunk:
         """Return the least and greatest time of rows, at least one, that have times."""
         if self._span is not None:
             return self._span
-        own = self.records
-        if own is not None and own.rows <= FEW:
-            few = own.times()
+        if self._records is not None and self._records.rows <= FEW:
+            few = self._records.times()
             return min(few), max(few)
         times = self.column("time")
         return int(times.min()), int(times.max())
 
     def take(self, rows: npt.NDArray[np.int64]) -> Chunk:
         """Return the rows at these positions, in this order."""
-        own = self.records
-        if self._batch is None and own is not None:
-            return Chunk(None, own.take(rows))
+        if self._batch is None and self._records is not None:
+            return Chunk(None, self._records.take(rows))
         return Chunk(self.batch.take(pa.array(rows)))
 
     def slice(self, start: int, stop: int) -> Chunk:
@@ -192,30 +182,24 @@ class Chunk:
         """Join chunks that share a schema."""
         if len(chunks) == 1:
             return chunks[0]
-        joined = _rejoined(chunks)
-        if joined is not None:
-            return joined
         pieces = [chunk.records for chunk in chunks if chunk.records is not None]
         if len(pieces) == len(chunks) and all(p.form is pieces[0].form for p in pieces):
             return Chunk(None, join(pieces))
-        return Chunk(pa.concat_batches([chunk.batch for chunk in chunks]))
+        joined = _rejoined(chunks)
+        if joined is None:
+            joined = Chunk(pa.concat_batches([chunk.batch for chunk in chunks]))
+        return joined
 
 
 def _rejoined(chunks: Sequence[Chunk]) -> Chunk | None:
-    """Return parts that follow one another in a batch, or in records, as one; None if none are."""
-    parts: list[tuple[pa.RecordBatch | Records, int, int]] = []
-    for each in chunks:
-        part = each.part
-        if part is None:
+    """Return parts of a batch that follow one another in it as one part; None if they are none."""
+    parts = [part for each in chunks if (part := each.part) is not None]
+    if len(parts) < len(chunks):
+        return None
+    for (batch, _, stop), (other, start, _) in pairwise(parts):
+        if other is not batch or stop != start:
             return None
-        parts.append(part)
-    for (whole, _, stop), (other, start, _) in pairwise(parts):
-        if other is not whole or stop != start:
-            return None
-    whole, span = parts[0][0], (parts[0][1], parts[-1][2])
-    if isinstance(whole, Records):
-        return Chunk(None, whole, None if span == (0, whole.rows) else span)
-    return Chunk(whole, part=span)
+    return Chunk(parts[0][0], part=(parts[0][1], parts[-1][2]))
 
 
 MOST_AS_RECORDS = 48

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 Buffer: TypeAlias = bytes | memoryview
 Offsets: TypeAlias = npt.NDArray[np.int32]
+Places: TypeAlias = npt.NDArray[np.integer[Any]]
 
 MAGIC = b"rows"
 """How a piece begins: an IPC stream of Arrow's does with four bytes of 255."""
@@ -137,7 +138,7 @@ def _remember(form: Form) -> Form:
 class Records:
     """A piece: the rows of one model."""
 
-    __slots__ = ("_begin", "_texts_at", "data", "form", "rows")
+    __slots__ = ("_begin", "data", "form", "rows")
 
     def __init__(self, data: bytes) -> None:
         """Take the bytes of a piece."""
@@ -152,7 +153,6 @@ class Records:
         end = len(form.head)
         self.rows: int = _COUNT.unpack_from(data, end)[0]
         self._begin = end + _COUNT.size
-        self._texts_at: Offsets | None = None
 
     def array(self) -> npt.NDArray[Any]:
         """Return the records, (n,)."""
@@ -166,12 +166,6 @@ class Records:
         end = self._begin + self.rows * form.times.size
         return [time for (time,) in form.times.iter_unpack(self.data[self._begin : end])]
 
-    def offsets(self) -> Offsets:
-        """Return where the text of each record begins, and the end."""
-        if self._texts_at is None:
-            self._texts_at = _offsets(self.form, self.array())
-        return self._texts_at
-
     def split(self) -> tuple[memoryview, memoryview]:
         """Return the bytes of the records, and their texts."""
         end, view = self._begin + self.rows * self.form.record.itemsize, memoryview(self.data)
@@ -179,46 +173,36 @@ class Records:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Records:
         """Return the rows at these positions, in this order."""
-        records, texts = self.array(), self.split()[1]
-        found: tuple[bytes, ...] = ()
-        if len(texts):
-            offsets = self.offsets()
-            starts, lengths = offsets[rows], np.diff(offsets)[rows]
-            ends = np.cumsum(lengths)
-            # Of each byte that is taken its place among all texts.
-            places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
-                starts - ends + lengths, lengths
-            )
-            found = (np.frombuffer(texts, np.uint8)[places].tobytes(),)
-        return Records(_piece(self.form, len(rows), (records[rows].tobytes(),), found))
-
-    def piece(self, start: int, stop: int) -> Records:
-        """Return rows start..stop, copied."""
         lines, texts = self.split()
-        size, found = self.form.record.itemsize, texts
-        if len(texts):
-            offsets = self.offsets()
-            found = texts[int(offsets[start]) : int(offsets[stop])]
+        # Rows that follow one another are copied together.
+        edges = np.flatnonzero(np.diff(rows) != 1) + 1
+        starts = np.concatenate([rows[:1], rows[edges]])
+        stops = np.concatenate([rows[edges - 1], rows[-1:]]) + 1
+        size, offsets = self.form.record.itemsize, _offsets(self.form, self.array())
         return Records(
-            _piece(self.form, stop - start, (lines[start * size : stop * size],), (found,))
+            _piece(
+                self.form,
+                len(rows),
+                _spans(lines, starts * size, stops * size),
+                _spans(texts, offsets[starts], offsets[stops]) if len(texts) else (),
+            )
         )
 
     def cut(self, ends: Sequence[int]) -> list[bytes]:
         """Cut the rows into pieces, as `pieces_of` does."""
         lines, texts = self.split()
-        return _cut(self.form, lines, texts, self.offsets(), ends)
-
-
-def records_of(batch: pa.RecordBatch) -> Records | None:
-    """Return a batch's rows as one piece; None for rows that are no records."""
-    found = pieces_of(batch, [batch.num_rows])
-    return None if found is None else Records(found[0])
+        return _cut(self.form, lines, texts, _offsets(self.form, self.array()), ends)
 
 
 def join(pieces: Sequence[Records]) -> Records:
     """Return the rows of pieces of one form as one piece."""
     lines, texts = zip(*[piece.split() for piece in pieces], strict=True)
     return Records(_piece(pieces[0].form, sum([piece.rows for piece in pieces]), lines, texts))
+
+
+def _spans(data: memoryview, starts: Places, stops: Places) -> list[memoryview]:
+    spans = zip(starts.tolist(), stops.tolist(), strict=True)
+    return [data[start:stop] for start, stop in spans]
 
 
 def _piece(form: Form, rows: int, lines: Iterable[Buffer], texts: Iterable[Buffer]) -> bytes:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kerneltrack.errors import fit, shorten
-from transforms.chunks import Chunk, few_each
+from transforms.chunks import Chunk, chunk_from, few_each, pieces
 from transforms.kafka.formats import MESSAGE_KEY, RECORD_TIME
 from transforms.kafka.messages import (
     BadMessageError,
@@ -37,7 +36,6 @@ from transforms.read.formats.base import PieceRows
 from transforms.read.kinds import is_feature, is_text
 from transforms.read.matrix import Feature
 from transforms.read.parse import ParsedRows, parse
-from transforms.records import records_of as laid_out
 
 MOST_REASONS = 100
 """Rows of one message whose reasons its dead letter tells."""
@@ -430,24 +428,21 @@ _NAN = " = nan: missing value"
 
 
 def _by_model(parsed: Sequence[ParsedRows], columns: Columns) -> Iterator[tuple[str, Chunk]]:
-    """Yield rows, at least one, by model: as parts of records if they are a few each."""
+    """Yield rows, at least one, by model: as records if they are a few each."""
     batch, models, ends = by_model(parsed, columns)
-    whole = laid_out(batch) if few_each(ends[-1], len(ends)) else None
-    if whole is None:
+    if few_each(ends[-1], len(ends)):
+        found = pieces(Chunk(batch), ends)
+        if columns.time is None:
+            yield from zip(models, map(chunk_from, found), strict=True)
+            return
+        times = batch.column("time").to_numpy()
+        # A model's rows are in order.
+        firsts, lasts = times[[0, *ends[:-1]]], times[np.array(ends) - 1]
+        spans = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        for model, piece, span in zip(models, found, spans, strict=True):
+            yield model, chunk_from(piece, span)
+    else:
         yield from chunks_of(batch, models, ends)
-        return
-    parts = pairwise((0, *ends))
-    if columns.time is None:
-        yield from (
-            (model, Chunk(None, whole, part)) for model, part in zip(models, parts, strict=True)
-        )
-        return
-    times = batch.column("time").to_numpy()
-    # A model's rows are in order.
-    firsts, lasts = times[[0, *ends[:-1]]], times[np.array(ends) - 1]
-    spans = zip(firsts.tolist(), lasts.tolist(), strict=True)
-    for model, part, span in zip(models, parts, spans, strict=True):
-        yield model, Chunk(None, whole, part, span)
 
 
 def dead_letter(message: Message, reasons: Sequence[Reason]) -> Outgoing:

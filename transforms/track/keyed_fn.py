@@ -181,7 +181,6 @@ class KeyedFn(beam.DoFn, abc.ABC):
         """Run what is held."""
         pending = self.pending
         self.start_bundle()
-        yield from self.run_plain(pending)
         if not pending:
             return
         logs = {key: log_of(each.cells) for key, each in pending.items()}
@@ -197,10 +196,6 @@ class KeyedFn(beam.DoFn, abc.ABC):
             if not each.flush:
                 self._watch(logs[key], each.timers)
             logs[key].commit()
-
-    def run_plain(self, pending: dict[str, BundleRows]) -> Iterator[Any]:
-        """Run what is held for models that need not be looked at one by one, and take it out."""
-        return iter(())
 
     @abc.abstractmethod
     def run_visits(

@@ -291,35 +291,21 @@ class MemoryLog(MemoryCell):
         """
         if self._taken:
             raise RuntimeError("the log is taken")
-        return super().read() if self._log is None else self._log.entries_abreast()
-
-    @property
-    def log(self) -> ModelLog | None:
-        """The log that was committed last."""
-        return self._log
+        return super().read() if self._log is None else self._log.entries()
 
     def add(self, entry: Any) -> None:
         """Add one."""
-        entries = self.read()
-        self._leave()
-        self._entries, self._log = entries, None
+        self._entries, self._log = self.read(), None
         super().add(entry)
 
     def keep(self, log: ModelLog) -> None:
         """Let the entries be those of a log that has been committed."""
-        self._leave()
         self._entries, self._log, self._taken = [], log, False
 
     def take(self) -> ModelLog | None:
         """Return the log that was committed last, to be changed and committed again."""
-        self._leave()
         self._taken = self._log is not None
         return self._log
-
-    def _leave(self) -> None:
-        """Let the log be by itself."""
-        if self._log is not None:
-            self._log.step_out()
 
 
 def in_memory() -> Cells:
@@ -364,8 +350,6 @@ class ModelLog:
         quiet: Quiet times that the job was told of, likewise.
         periods: What its periods have come to, as bytes; none before its first rows.
         expired: The name of its file, if it has expired.
-        abreast: Where clock, model, watch and rows lie with those of others between two bundles
-            (see `abreast`), and their place there; None if they lie here.
     """
 
     __slots__ = (
@@ -382,7 +366,6 @@ class ModelLog:
         "_stale",
         "_waiting",
         "_writes_kept",
-        "abreast",
         "clock",
         "expired",
         "heard",
@@ -395,7 +378,6 @@ class ModelLog:
 
     def __init__(self, cells: Cells) -> None:
         self._cells = cells
-        self.abreast: tuple[Any, int] | None = None
         self.clock: Clock | None = None
         self.learner: bytes | None = None
         self._packed: Packed | None = None
@@ -509,9 +491,6 @@ class ModelLog:
 
     def add(self, chunk: Chunk | Waiting) -> None:
         """Let rows wait."""
-        if isinstance(chunk, Chunk):
-            # By themselves: those of other models are not kept with them.
-            _ = chunk.records
         self._waiting.append(chunk)
         self._added.append(chunk)
 
@@ -675,35 +654,6 @@ class ModelLog:
         self._writes_kept = self._anew = False
         self._days, self._stale, self._added = None, 0, []
         self._length = len(self._waiting) + BESIDE_ROWS
-
-    def step_out(self) -> None:
-        """Lie here again, with what has come of the model abreast of others."""
-        if self.abreast is not None:
-            (group, place), self.abreast = self.abreast, None
-            group.look(place, self)
-            group.step_out(place)
-
-    def become(self, clock: Clock, packed: Packed, rest: Waiting | None, watch: Watch) -> None:
-        """Let the model, its clock and the rows that wait be these: no others do."""
-        self.clock, self.watch, self._packed = clock, watch, packed
-        self._waiting, self._past = [] if rest is None else [rest], 0
-        self._past_time = packed.ran - 1
-        self._length = len(self._waiting) + BESIDE_ROWS
-
-    def lie_abreast(self, group: Any, place: int) -> None:
-        """Let clock, model, watch and rows that wait lie there, not here."""
-        self.abreast = group, place
-        self._packed, self._waiting = None, []
-
-    def entries_abreast(self) -> list[Entry]:
-        """Return what the log holds, also of a model that lies abreast, and goes on to."""
-        if self.abreast is None:
-            return self.entries()
-        group, place = self.abreast
-        group.look(place, self)
-        found = self.entries()
-        self.lie_abreast(group, place)
-        return found
 
     def entries(self) -> list[Entry]:
         """Return what the log holds if it is written anew."""

@@ -333,65 +333,38 @@ class PackedBundle:
             folded = references.fold(work.reference, models.width, models.reference.moving)
         turned = (self._turned() != self._turns).tolist()
         times = _times_of(models.time), _times_of(models.until)
-        lines = zip(ran, self._bodies(), *times, strict=True)
+        lines = zip(self._heads, ran, self._bodies(), *times, strict=True)
         found = []
-        for place, (until, body, time, learned) in enumerate(lines):
-            head = self._heads[place]
+        for place, (head, until, body, time, learned) in enumerate(lines):
+            last_values, windows, window = head.last_values, head.open, head.window
+            if models.last_values is not None and models.filled[place]:
+                last_values = _joined([part[place] for part in models.last_values])
+            if models.open is not None:
+                windows = _open_bytes(models.open[place])
+            if self._window is not None:
+                window = _joined((self._window[place], models.moving_times[place]))
             moving, kept, changed = head.moving, head.kept, False
             if folded and models.referred[place]:
                 moving = folded[place]
                 kept, changed = self._kept(place, turned[place])
-            found.append((self._after(place, until, body, (time, learned), moving, kept), changed))
+            after = Packed(
+                head.before,
+                time,
+                learned,
+                head.width,
+                body,
+                moving,
+                head.drift if models.drift is None else models.drift[place].tobytes(),
+                last_values,
+                windows,
+                window,
+                head.origin,
+                kept,
+                max(until, NO_TIME),
+                head.known,
+            )
+            found.append((after, changed))
         return found
-
-    def let_go(self) -> None:
-        """Keep no bytes of the models before their rows that the columns have."""
-        self._heads = [head._replace(body=b"") for head in self._heads]
-        if self.models.drift is not None:
-            self._heads = [head._replace(drift=b"") for head in self._heads]
-
-    def one(self, place: int, ran: int) -> Packed:
-        """Return one of the models, which has no reference, as bytes after its rows."""
-        own = slice(place, place + 1)
-        times = _times_of(self.models.time[own])[0], _times_of(self.models.until[own])[0]
-        if self._table is None:
-            body = _body(self._work, self.models.block.state(place))
-        else:
-            body = self._table[place].tobytes()
-        return self._after(place, ran, body, times, b"", b"")
-
-    def _after(
-        self,
-        place: int,
-        ran: int,
-        body: bytes,
-        times: tuple[int | None, int | None],
-        moving: bytes,
-        kept: bytes,
-    ) -> Packed:
-        models, head = self.models, self._heads[place]
-        last_values, windows, window = head.last_values, head.open, head.window
-        if models.last_values is not None and models.filled[place]:
-            last_values = _joined([part[place] for part in models.last_values])
-        if models.open is not None:
-            windows = _open_bytes(models.open[place])
-        if self._window is not None:
-            window = _joined((self._window[place], models.moving_times[place]))
-        return Packed(
-            head.before,
-            *times,
-            head.width,
-            body,
-            moving,
-            head.drift if models.drift is None else models.drift[place].tobytes(),
-            last_values,
-            windows,
-            window,
-            head.origin,
-            kept,
-            max(ran, NO_TIME),
-            head.known,
-        )
 
     def _bodies(self) -> list[bytes]:
         """Return the trackers' arrays of each model."""

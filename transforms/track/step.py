@@ -36,7 +36,6 @@ from transforms.metrics import count
 from transforms.outputs import (
     SNAPSHOTS,
 )
-from transforms.track.abreast import may_lie_abreast, run_abreast
 from transforms.track.admission import Admitted, admit_all, admit_waiting
 from transforms.track.arrival import Visit
 from transforms.track.clock import Clock, in_turn, progress
@@ -78,7 +77,6 @@ class TrackFn(KeyedFn):
         self._work = work
         self._order = order
         self.refusals = Refusals(work, order)
-        self._abreast = may_lie_abreast(work, order)
 
     @property
     def work(self) -> Work:
@@ -161,12 +159,6 @@ class TrackFn(KeyedFn):
             self._work.feedback.tell(key, log.told)
         if self._work.quiet is not None:
             self._work.quiet.tell(key, log.quiet)
-
-    def run_plain(self, pending: dict[str, BundleRows]) -> Iterator[Any]:
-        """Run what is held for models that lie abreast, and take it out."""
-        if self.plan is not None or self._silent_after is not None or not self._abreast:
-            return iter(())
-        return run_abreast(self.refusals, pending, self._idle_flush, self._expire_after)
 
     def run_visits(
         self, pending: dict[str, BundleRows], logs: Mapping[str, ModelLog]
