@@ -59,7 +59,6 @@ for row in rows:
 """
 FLEET = """
 import numpy as np, pyarrow as pa, kerneltrack as kt
-from benchmarks.record import TIMES, Table
 rng = np.random.default_rng(0)
 fleet = kt.Fleet(rank=10{more})
 for at in range(1_500):
