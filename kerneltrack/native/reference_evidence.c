@@ -8,12 +8,6 @@ the hours. */
 #define PASSED 2.0
 #define PASSED_OF_WINDOWS 3.0
 #define PASSED_OF_HOURS 4.0
-/* Of a slow mean, where so many rows are remembered: it tells what lasts, so that less is let pass, and a surprise
-counts as so much at most, since a few days that were odd in some rows would hide it. Rows of a shorter memory are
-learned before that adds up. */
-#define PASSED_OF_SLOW (4.0 / 3.0)
-#define MOST_OF_SLOW (7.0 / 3.0)
-#define LONG_MEMORY 3072
 /* How fast what is let pass follows surprise while an episode is open, and how far; evidence beyond a threshold,
 at most; evidence, in thresholds, that is low. */
 #define LEVEL_RATE 0.002
@@ -72,15 +66,9 @@ int is_spared(const reference_settings *settings, reference_state *state, int64_
   return 1;
 }
 
-/* Whether a stream is that of a slow mean, beside a memory that is long enough for what lasts. */
-static int tells_what_lasts(const reference_state *state, int64_t stream) {
-  return is_slow(state, stream) && status_of(state)[REMEMBERED] >= LONG_MEMORY;
-}
-
 static double drift_of(const reference_settings *settings, const reference_state *state,
                        int64_t stream) {
   if (stream == hours_of(state)) return settings->drift * PASSED_OF_HOURS;
-  if (tells_what_lasts(state, stream)) return settings->drift * PASSED_OF_SLOW;
   int windows = has_windows(state) && stream == windows_of(state);
   return settings->drift * (windows ? PASSED_OF_WINDOWS : PASSED);
 }
@@ -108,7 +96,6 @@ static void weigh_stream(const reference_settings *settings, reference_state *st
   const int64_t *status = status_of(state);
   int open = state->counts.at[OPENED] >= 0;
   double passed = drift_of(settings, state, stream) * smaller(larger(held[MOVING_LEVEL], 1.0), MOST_LEVEL);
-  if (tells_what_lasts(state, stream)) surprise = smaller(surprise, settings->drift * MOST_OF_SLOW);
   /* Most rows: there is no evidence, and they add none. */
   int is_quiet = !open && held[MOVING_SUM] == 0.0 && held[MOVING_TOP] == 0.0 && held[MOVING_LEVEL] <= 1.0 &&
                  surprise <= passed;

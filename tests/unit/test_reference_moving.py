@@ -600,20 +600,6 @@ def test_thresholds_are_where_excursions_are_as_rare_as_stated(blocks: int, rate
     assert (min(parts) < 0.95) == (rate > 1e-6)
 
 
-@pytest.mark.parametrize("memory", ["4032 rows", "2048 rows"])
-def test_what_lasts_is_not_hidden_by_what_was_odd_for_some_rows(memory: str) -> None:
-    """But where little is remembered it is learned before it adds up."""
-    spec = dataclasses.replace(SPEC, memory=memory, false_alarms=100)
-    for seed in (1, 2):
-        rows = np.random.default_rng(seed).normal(size=(8400, 4))
-        for at in range(300, 8000, 900):
-            rows[at : at + 20, 1] += 6
-        assert not any(episode.opened >= 8000 for episode in run(spec, rows)[2])
-        rows[8010:, 1] += 1.5
-        noticed = any(8010 < episode.opened < 8300 for episode in run(spec, rows)[2])
-        assert noticed == (memory == "4032 rows")
-
-
 @pytest.mark.parametrize("level", lanes(0.99, 0.0))
 def test_rows_that_go_slowly_of_themselves_are_no_faults_at_the_default_rate(level: float) -> None:
     """One episode in a million rows is stated; of six changes of a deviation one may be missed."""

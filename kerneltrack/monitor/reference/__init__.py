@@ -187,13 +187,10 @@ comes.
 What s says it says in many rows, so of it c = 1/(25 + .7r), r being the variance of s over that of
 the newest row, beside what the other channels make of them, in units of what it is on independent
 rows, .02/1.98: 26 rows there, 36 on AR(.9), 71 on AR(.99); of all channels their mean. Elsewhere c
-is 1. With 3,072 rows of memory or more s lets pass 4k/3, and -ln p counts as 7k/3 at most: it tells
-what lasts, rows that are all a little odd, which a few days with some very odd rows would hide;
-rows of a shorter memory are learned before that adds up. So a height is how odd the device was, not
-for how many rows the mean showed it, and heights thin out at one pace, which a memory's few
-excursions tell. One sum of both would have many low excursions and a few of s, several times as
-high, of which a memory shows one or none: at one in a million independent rows had 33 times the
-stated rate, AR(.99) 190 times.
+is 1. So a height is how odd the device was, not for how many rows the mean showed it, and heights
+thin out at one pace, which a memory's few excursions tell. One sum of both would have many low
+excursions and a few of s, several times as high, of which a memory shows one or none: at one in a
+million independent rows had 33 times the stated rate, AR(.99) 190 times.
 
 From an eighth of a memory on excursions are counted, of the hours and of modes from half of one on;
 episodes open once a memory was seen; `p` is there from `rows` on. An episode is no excursion: it is
