@@ -94,7 +94,9 @@ def beside_each(stored: Sequence[bytes]) -> list[dict[str, npt.NDArray[Any]] | N
         for name, one in first.items():
             begin, end = layout[name]["data_offsets"]
             column = whole[:, ends + begin : ends + end].view(one.dtype)
-            columns[name[len(codec.EXTRA) :]] = column.reshape(len(places), *one.shape)
+            # Where one is of single precision, its neighbours need not begin at a multiple of 8.
+            column = np.require(column, requirements="A").reshape(len(places), *one.shape)
+            columns[name[len(codec.EXTRA) :]] = column
         for at, place in enumerate(places):
             found[place] = {name: column[at] for name, column in columns.items()}
     return found

@@ -52,6 +52,7 @@ def assert_same(one: codec.Snapshot, other: codec.Snapshot) -> None:
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
         assert a.tobytes() == b.tobytes()
         assert b.flags.c_contiguous
+        assert b.flags.aligned
 
 
 @pytest.mark.parametrize("own", lanes(False, True))
@@ -130,6 +131,24 @@ def test_single_precision_is_widened(tmp_path: Path) -> None:
     data = codec.encode(SPEC, decoded.state, decoded.header["about"], float32=True)
     ((_, found),) = write(tmp_path / "p.parquet", [data]).snapshots()
     assert_same(codec.decode(data), found)
+
+
+def test_what_lies_beside_many_is_decoded_as_of_each(tmp_path: Path) -> None:
+    """Also where an odd number of singles lets the next state begin between two reals' places."""
+    decoded = codec.decode(tracker("a", 40, True).data)
+    states = []
+    for number in range(3):
+        extras = {
+            "one.reals": np.arange(4.0) + number,
+            "one.none": np.zeros((0, 2)),
+            "two.singles": np.arange(3, dtype=np.float32) - number,
+            "two.whole": np.array([number]),
+        }
+        states.append(codec.encode(SPEC, decoded.state, decoded.header["about"], extras=extras))
+    group = write(tmp_path / "p.parquet", states).group(0)
+    for data, found in zip(states, group.snapshots(), strict=True):
+        assert found is not None
+        assert_same(codec.decode(data), found)
 
 
 def text_of(header: dict[str, Any], **changed: Any) -> str:
