@@ -70,7 +70,7 @@ def lanes(usual: Any, *others: Any) -> list[Any]:
     return [usual, *(pytest.param(other, marks=pytest.mark.nightly) for other in others)]
 
 
-def in_turn(settings: Iterable[Any], turn: int = 0, of: int = 2) -> list[Any]:
+def in_turn(settings: Iterable[Any], turn: int, of: int = 3) -> list[Any]:
     """Return settings of which one in so many runs with each change, from a place on, in turn.
 
     What goes through all of them in one way, and is seen in each of them elsewhere.

@@ -69,7 +69,7 @@ def find_neighbours(
     kept = _read_in_order(folder, names)
 
     def read(model_id: str) -> Fingerprint | None:
-        return kept[model_id] if model_id in kept else _read(folder, [model_id])[0]
+        return kept[model_id] if model_id in kept else _read(folder, [model_id])[model_id]
 
     found = compare(spec, names, read, most, threads)
     if found.views:
@@ -92,8 +92,7 @@ def _read_in_order(folder: SnapshotFolder, names: Sequence[str]) -> dict[str, Fi
     kept: dict[str, Fingerprint | None] = {}
     size, order = 0, folder.in_order(names)
     for start in range(0, len(order), GROUP_ROWS):
-        some = order[start : start + GROUP_ROWS]
-        for name, found in zip(some, _read(folder, some), strict=True):
+        for name, found in _read(folder, order[start : start + GROUP_ROWS]).items():
             size += sum(part.nbytes for part in found or () if isinstance(part, np.ndarray))
             if size > _MOST_KEPT:
                 return kept
@@ -101,21 +100,22 @@ def _read_in_order(folder: SnapshotFolder, names: Sequence[str]) -> dict[str, Fi
     return kept
 
 
-def _read(folder: SnapshotFolder, model_ids: Sequence[str]) -> list[Fingerprint | None]:
-    there = [(at, folder.tracker(name, own=True)) for at, name in enumerate(model_ids)]
-    known = [(at, *found) for at, found in there if found is not None]
-    # One that was given to many models is not the model's own.
-    own = [
-        (at, snapshot, path)
-        for at, path, snapshot in known
-        if not snapshot.header["about"].get("reference_from")
-    ]
-    read = references_of([each[1] for each in own], [each[2] for each in own])
-    references = {at: reference for (at, *_), reference in zip(own, read, strict=True)}
-    prints: list[Fingerprint | None] = [None] * len(model_ids)
-    for at, _, snapshot in known:
-        prints[at] = fingerprint(snapshot.spec, snapshot.state, references.get(at))
-    return prints
+def _read(folder: SnapshotFolder, model_ids: Sequence[str]) -> dict[str, Fingerprint | None]:
+    found = {name: folder.tracker(name, own=True) for name in model_ids}
+    known = {name: there for name, there in found.items() if there is not None}
+    # A reference that was given to many models is not the model's own.
+    own = {
+        name: there
+        for name, there in known.items()
+        if not there[1].header["about"].get("reference_from")
+    }
+    read = references_of([each[1] for each in own.values()], [each[0] for each in own.values()])
+    references = dict(zip(own, read, strict=True))
+    prints = {
+        name: fingerprint(snapshot.spec, snapshot.state, references.get(name))
+        for name, (_, snapshot) in known.items()
+    }
+    return {name: prints.get(name) for name in model_ids}
 
 
 def _line(model: Neighbour) -> dict[str, Any]:

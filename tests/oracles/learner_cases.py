@@ -118,7 +118,7 @@ every_spec = pytest.mark.parametrize("spec", lanes(SPECS))
 
 def every_spec_in_turn(turn: int) -> pytest.MarkDecorator:
     """Parameters as `every_spec`: with each change a third of those, from this one on."""
-    return pytest.mark.parametrize("spec", in_turn(lanes(SPECS), turn, 3))
+    return pytest.mark.parametrize("spec", in_turn(lanes(SPECS), turn))
 
 
 every_classifier = pytest.mark.parametrize("spec", lanes(spec for spec in SPECS if spec.classifies))

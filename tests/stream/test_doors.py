@@ -358,7 +358,7 @@ def doors(
     yield "tuning", lambda: try_out(Candidate("", work.spec, learner), [stretch])
 
 
-@pytest.mark.parametrize(("tracker", "companion"), in_turn(crossed(TRACKERS, COMPANIONS), 1, 3))
+@pytest.mark.parametrize(("tracker", "companion"), in_turn(crossed(TRACKERS, COMPANIONS), 1))
 def test_one_function_takes_all_rows(
     tracker: str, companion: str, given: str, tmp_path: Path
 ) -> None:

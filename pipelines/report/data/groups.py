@@ -208,12 +208,12 @@ class Bins:
         broken: dict[str, FloatArray] = {}
         for name, values in {**self.axes, **curve}.items():
             broken[name] = values.astype(np.float64)
-            if not len(places):
-                continue  # Most devices have none, and each of thousands comes by here.
-            filler: Any = np.nan
-            if name in self.axes:
-                filler = (values[places - 1] + values[places]) / 2
-            broken[name] = np.insert(broken[name], places, filler)
+            # Most devices have none, and each of thousands comes by here.
+            if len(places):
+                filler: Any = np.nan
+                if name in self.axes:
+                    filler = (values[places - 1] + values[places]) / 2
+                broken[name] = np.insert(broken[name], places, filler)
         return broken
 
 
@@ -255,13 +255,11 @@ class Shown:
         extent = float(axis.last - axis.first)
         step = np.diff(self.first)
         own = self.inside[1:] & self.inside[:-1]
-        long = own & (step > extent * _GAP_SHARE)
-        some = step[own & (step > 0)]
+        long, some = np.zeros(len(step), np.bool_), step[own & (step > 0)]
         # Sorting for the median is for those alone whose longest step may be a gap.
-        if len(some) and some.max() > _GAP_STEPS * some.min():
-            long &= step > _GAP_STEPS * float(np.median(some))
-        else:
-            long[:] = False
+        if len(some) and float(some.max()) > _GAP_STEPS * float(some.min()):
+            usual = float(np.median(some))
+            long = own & (step > max(_GAP_STEPS * usual, extent * _GAP_SHARE))
         self.gaps = np.flatnonzero(long | (self.inside[1:] != self.inside[:-1])) + 1
         silent = float((self.first[1:] - self.last[:-1])[long].sum())
         self.covered = 1.0 - silent / extent if silent else 1.0
