@@ -6,7 +6,7 @@ import json
 import os
 import select
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,20 +19,31 @@ FLAGS = (
 BUDGET = 4000
 """Milliseconds of a page's own time, which passes as fast as it has something to do."""
 
+MEASURED = """
+  window.measured = null;
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => {
+    const { scrollWidth, clientWidth } = document.documentElement;
+    window.measured = [scrollWidth, clientWidth, innerWidth];
+  }, 50)));
+"""
+"""What a page needs and has in width, once it has been drawn: its charts follow a frame later."""
+
 END = b"\0"
 PATIENCE = 120.0
-NARROWEST = 500
-"""As a window of the browser; what is to be narrower stands in a frame."""
 
 CONSOLE = {"Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"}
 """What Chromium would print as a line of its console."""
 
 
 class Seen(NamedTuple):
-    """What came of a page: its HTML at the end, and what stands in the console."""
+    """What came of a page: its HTML at the end, what stands in the console, and its widths.
+
+    Of each further width of the window how wide the page is then, and for how much there is room.
+    """
 
     html: str
     console: list[str]
+    widths: dict[int, tuple[int, int]]
 
 
 class Browser:
@@ -48,8 +59,11 @@ class Browser:
         self._number = 0
         self._told: list[dict[str, Any]] = []
 
-    def look(self, address: str, size: str, dark: bool) -> Seen:
-        """Show a page that nothing else has been shown beside."""
+    def look(self, address: str, size: str, dark: bool, widths: Iterable[int] = ()) -> Seen:
+        """Show a page that nothing else has been shown beside, then in windows of other widths.
+
+        It is looked at when its budget is used up, and its body says no more that it `waits`.
+        """
         context = self._ask("Target.createBrowserContext")["browserContextId"]
         made = self._ask("Target.createTarget", url="about:blank", browserContextId=context)
         at = {"targetId": made["targetId"]}
@@ -57,12 +71,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self._ask(f"{domain}.enable", session)
         width, height = map(int, size.split(","))
-        window = {
-            "width": max(width, NARROWEST),
-            "height": height,
-            "deviceScaleFactor": 1,
-            "mobile": False,
-        }
+        window = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self._ask("Emulation.setDeviceMetricsOverride", session, **window)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask("Emulation.setEmulatedMedia", session, features=[scheme])
@@ -70,15 +79,33 @@ class Browser:
         # No time passes before there is a page.
         self._ask("Emulation.setVirtualTimePolicy", session, policy="pause")
         self._ask("Page.navigate", session, url=address)
+        self._pass(session)
+        while self._value(session, "'waits' in document.body.dataset"):
+            self._pass(session)
+        html = self._value(session, "document.documentElement.outerHTML")
+        measured = {}
+        for width in widths:
+            self._ask("Emulation.setDeviceMetricsOverride", session, **window | {"width": width})
+            self._value(session, MEASURED)
+            while (found := self._value(session, "window.measured")) is None:
+                self._pass(session)
+            needed, given, inner = found
+            assert inner == width
+            measured[width] = (needed, given)
+        console = [json.dumps(told) for told in self._told if told["method"] in CONSOLE]
+        self._ask("Target.disposeBrowserContext", browserContextId=context)
+        return Seen(html, console, measured)
+
+    def _pass(self, session: str) -> None:
+        """Let the page's time pass."""
         passes = {"policy": "pauseIfNetworkFetchesPending", "budget": BUDGET}
         self._ask("Emulation.setVirtualTimePolicy", session, **passes)
         while self._take().get("method") != "Emulation.virtualTimeBudgetExpired":
             pass
-        what = {"expression": "document.documentElement.outerHTML", "returnByValue": True}
-        html = self._ask("Runtime.evaluate", session, **what)["result"]["value"]
-        console = [json.dumps(told) for told in self._told if told["method"] in CONSOLE]
-        self._ask("Target.disposeBrowserContext", browserContextId=context)
-        return Seen(html, console)
+
+    def _value(self, session: str, expression: str) -> Any:
+        what = {"expression": expression, "returnByValue": True}
+        return self._ask("Runtime.evaluate", session, **what)["result"]["value"]
 
     def _ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
         self._number += 1
