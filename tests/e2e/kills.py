@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from tests.e2e.clusters import PATIENCE, wait_for
 from tests.e2e.jobs import command, environment
 from tests.e2e.live import Live
+from tests.e2e.warm import Warm
 
 VICTIMS = ("worker", "taskmanager")
 MOST_MESSAGES = 60
@@ -71,7 +71,7 @@ class Killer:
     def kill_beneath(self, victim: str, portion: Path, speed: float) -> None:
         """Kill while a portion is sent at a speed, and wait until all of it was."""
         sending = command(*self.live.replay(portion, 5, "--speed", str(speed)))
-        with subprocess.Popen(sending, env=environment()) as feed:
+        with Warm(sending, env=environment()) as feed:
             self.kill(victim)
             assert feed.wait(PATIENCE) == 0
 

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from pipelines.cli.main import main
 from pipelines.cluster.folder import Folder, load
 from tests.e2e.clusters import LocalCluster, make_topics
-from tests.e2e.jobs import command, features_of, run_process, table_of, track
+from tests.e2e.jobs import command, features_of, table_of, track
+from tests.e2e.warm import run_warm
 
 CHANNELS = ("ax", "ay", "az", "wx", "wy", "wz")
 COLUMNS = ("--model-id", "model_id", "--time", "time", "--label", "label")
@@ -134,7 +135,7 @@ class Live:
 
     def start(self, *flags: str) -> str:
         """Submit the job, and return Flink's id once it runs."""
-        done = run_process(self.stream(*flags))
+        done = run_warm(self.stream(*flags))
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.split("(")[1].split(")")[0]
 

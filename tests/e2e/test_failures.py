@@ -29,11 +29,11 @@ from tests.e2e.jobs import (
     features_of,
     files_under,
     record_of,
-    run_process,
     sensor_table,
     track,
     write,
 )
+from tests.e2e.warm import Warm, run_warm
 from tests.parts import lanes
 
 PAGE = 4096
@@ -92,7 +92,7 @@ def test_a_full_disk_ends_the_job_with_a_clear_line(
     disk = small_disk(size[full_at] + PAGE)  # The lock takes a page.
     arguments = ["track", str(finished / "in.parquet"), *COLUMNS, *SMALL]
     arguments += ["--output", str(disk / "out")]
-    failed = run_process(command(*arguments))
+    failed = run_warm(command(*arguments))
     assert failed.returncode == 1
     (line,) = failed.stderr.splitlines()
     assert line.startswith("kerneltrack: the disk is full: "), line
@@ -104,7 +104,7 @@ def test_a_full_disk_ends_the_job_with_a_clear_line(
     assert "run.json" not in left
     assert [path for path in (disk / "out").rglob("*") if "temp" in path.name] == []
     small_disk(16 << 20)
-    done = run_process(command(*arguments, "--overwrite"))
+    done = run_warm(command(*arguments, "--overwrite"))
     assert (done.returncode, done.stderr) == (0, "")
     assert files_under(disk / "out") == files_under(out)
     assert_same_features(features_of(disk / "out"), features_of(out))
@@ -141,7 +141,7 @@ LONG, LONGER = 80_000, 400_000
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:
     """Start a job, and return once rows have been tracked."""
-    process = subprocess.Popen(
+    process = Warm(
         command(*arguments, "--progress"),
         env=environment(),
         stdout=subprocess.DEVNULL,
@@ -191,9 +191,9 @@ def test_an_interrupted_job_is_run_again(tmp_path: Path) -> None:
     for path in (tmp_path / "out" / "snapshots").glob("*.safetensors"):
         codec.decode(path.read_bytes())
 
-    refused = run_process(command(*arguments))
+    refused = run_warm(command(*arguments))
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
-    done = run_process(command(*arguments, "--overwrite"))
+    done = run_warm(command(*arguments, "--overwrite"))
     assert (done.returncode, done.stderr) == (0, "")
     assert_no_half_file(tmp_path / "out")
     track(*flags, "--output", str(tmp_path / "undisturbed"))
@@ -238,7 +238,7 @@ def test_a_second_job_into_one_folder_is_refused(tmp_path: Path) -> None:
     arguments = ["track", *flags, "--output", str(tmp_path / "out"), "--overwrite"]
     first = start(arguments)
     first.send_signal(signal.SIGSTOP)  # However long the second one takes to begin.
-    second = run_process(command(*arguments))
+    second = run_warm(command(*arguments))
     first.send_signal(signal.SIGCONT)
     assert second.returncode == 2
     (line,) = second.stderr.splitlines()

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from tests.e2e.jobs import COLUMNS, ROOT, command, environment, run_process, tab
 from tests.e2e.live import CHANNELS, SPECS, Live, Recording, assert_same_bits, record, settled
 from tests.e2e.quiet_told import ToldTimes
 from tests.e2e.test_stream import ALERTS, DRIFT, assert_same_as_file_job
+from tests.e2e.warm import Warm, run_warm
 from tests.receivers import HttpServer
 
 ROWS = 1200
@@ -56,9 +57,11 @@ def running(live: Live, *flags: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+def started(
+    words: list[str], process: Callable[..., subprocess.Popen[str]] = Warm
+) -> Iterator[subprocess.Popen[str]]:
     """Start a job, and wait until it runs."""
-    job = subprocess.Popen(
+    job = process(
         words,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -315,7 +318,13 @@ def test_devices_that_send_nothing_are_off_until_their_next_row(
         assert "silent" in off().values()
 
 
-def check_kills(kills: int, live: Live, recording: Recording, folder: Path, *flags: str) -> None:
+def check_kills(
+    kills: int,
+    live: Live,
+    recording: Recording,
+    folder: Path,
+    process: Callable[..., subprocess.Popen[str]] = Warm,
+) -> None:
     """Kill a job again and again while rows come: nothing is lost, twice or different."""
     live.make_topic(3)
     random = np.random.default_rng(SEED)
@@ -323,15 +332,15 @@ def check_kills(kills: int, live: Live, recording: Recording, folder: Path, *fla
     each = np.array_split(np.arange(kills), len(sending))
     resume: tuple[str, ...] = ()
     for feed, own in zip(sending, each, strict=True):
-        with subprocess.Popen(feed, env=environment(), stdout=subprocess.DEVNULL) as sender:
+        with process(feed, env=environment(), stdout=subprocess.DEVNULL) as sender:
             for _ in own:
-                words = (OFTEN, "--max_bundle_size=40", *flags, *resume)
-                with started(live.attached(*LOCAL, *words)) as job:
+                words = (OFTEN, "--max_bundle_size=40", *resume)
+                with started(live.attached(*LOCAL, *words), process) as job:
                     time.sleep(float(random.uniform(0.05, 1.0)))
                     job.kill()
                 resume = ("--resume", "latest")
             assert sender.wait(PATIENCE) == 0
-    with running(live, *flags, *resume):
+    with running(live, *resume):
         assert_same_as_file_job(live, recording, folder)
     for output in ("", "-predictions"):
         rows = committed(live, f"{live.topic}-out{output}")
@@ -350,7 +359,9 @@ def test_kills_lose_and_change_nothing(
 def test_twenty_kills_lose_and_change_nothing(
     cluster: LocalCluster, recording: Recording, tmp_path: Path
 ) -> None:
-    check_kills(20, Live(cluster, "local-killed-often", "json"), recording, tmp_path)
+    check_kills(
+        20, Live(cluster, "local-killed-often", "json"), recording, tmp_path, subprocess.Popen
+    )
 
 
 def test_what_it_cannot_do_is_one_line(
@@ -427,7 +438,7 @@ def test_a_second_job_is_refused_what_the_first_writes(
     with running(live):
         live.send(recording.files[0], 100)
         wait_for("the writer", writers)
-        done = run_process(other)
+        done = run_warm(other)
         assert done.returncode == 2
         assert f"no other job writes: {writers()[0]} does (it runs on 127.0.0.1" in done.stderr
         assert not (tmp_path / "other" / FILE).exists()

@@ -27,6 +27,7 @@ from pipelines.topics.read_output import OutputReader
 from tests.e2e.clusters import PATIENCE, LocalCluster, wait_for
 from tests.e2e.jobs import command, environment, run_process
 from tests.e2e.live import CHANNELS, Live
+from tests.e2e.warm import Warm, run_warm
 
 START = 1_600_000_000_000
 ROWS = 200
@@ -100,7 +101,7 @@ def test_they_begin_where_and_with_what_they_are_told(
         ]
     try:
         ids = {job.result() for job in jobs}
-        twice = run_process(timed.stream())
+        twice = run_warm(timed.stream())
         assert (twice.returncode, twice.stdout) == (2, "")
         assert re.search(r"no running job writes: \S+ does \(.*kerneltrack stop ", twice.stderr)
         unclear = run_process(command("stop", *timed.place))
@@ -141,7 +142,7 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
     whole = live.stream("--from", f"0:{FROM}", *FLAGS, "--progress")
     shown = tmp_path / "shown"
     with shown.open("wb") as output:
-        job = subprocess.Popen(
+        job = Warm(
             [word for word in whole if word != "--detach"],
             env=environment(),
             stdout=subprocess.PIPE,
@@ -164,7 +165,7 @@ def test_one_that_is_followed_says_how_it_gets_on_and_stops_at_ctrl_c(
     assert job.returncode == 130
     (savepoint,) = re.findall(r"stopped; go on with --resume (\S+)", text)
     assert (Path(savepoint.removeprefix("file:")) / "_metadata").exists()
-    resumed = subprocess.Popen(
+    resumed = Warm(
         live.attached("--resume", savepoint, *FLAGS),
         env=environment(),
         stdout=subprocess.PIPE,

@@ -21,6 +21,7 @@ from tests.e2e.collected import Collected, released
 from tests.e2e.disks import filled, mount, unmount
 from tests.e2e.jobs import RESULTS, command, environment, run_process
 from tests.e2e.live import Live, Recording, assert_same_bits, record
+from tests.e2e.warm import Warm
 
 ROWS = 600
 PARTITIONS = 2
@@ -38,7 +39,7 @@ class Followed:
         log: What it says there.
     """
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[str]
     log: Path
 
     def says(self, pattern: str, beyond: int = 0) -> re.Match[str]:
@@ -53,9 +54,7 @@ class Followed:
 def followed(live: Live, log: Path, *flags: str) -> Iterator[Followed]:
     with (
         log.open("wb") as output,
-        subprocess.Popen(
-            live.attached(*flags), env=environment(), stdout=output, stderr=output
-        ) as process,
+        Warm(live.attached(*flags), env=environment(), stdout=output, stderr=output) as process,
     ):
         job = Followed(process, log)
         try:
@@ -135,7 +134,7 @@ def test_full_disks_and_a_broker_that_is_away_are_waited_for(
             assert str(disk) in trouble[0]
         collected.until(released([first, second]))
         sending = command(*live.replay(third, 5, "--speed", "1"))
-        with subprocess.Popen(sending, env=environment()) as feed:
+        with Warm(sending, env=environment()) as feed:
             so_far = len(collected.rows)
             wait_for("more rows", lambda: collected.look() > so_far)
             with stopped_broker(cluster):
