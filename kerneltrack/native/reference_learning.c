@@ -255,7 +255,7 @@ int end_streams(const reference_settings *settings, reference_state *state) {
   }
   /* The pace that a rate in time goes by is that of the rows of a memory, which STRETCHED counts. */
   if (!status[ARMED]) state->times.at[STRETCH_TIME] = state->times.at[NEWEST_TIME];
-  if (counts[OPENED] < 0) find_limits(settings, state);
+  if (counts[OPENED] < 0) find_limits(settings, state, memory);
   if (counts[CALIBRATED] > 0 && (double)since >= memory && !status[ARMED]) {
     /* What was rehearsed is over. */
     for (int64_t stream = 0; stream < many; stream++) {

@@ -162,7 +162,7 @@ void add_scores(reference_state *state, int64_t mode, int64_t lags);
 that comes again. */
 void add_heights(reference_state *state);
 
-void find_limits(const reference_settings *settings, reference_state *state);
+void find_limits(const reference_settings *settings, reference_state *state, double memory);
 
 /* The mean of the distances, and whether there are scores to go by. */
 void find_unit(part *of);

@@ -23,6 +23,10 @@ few; its shape. */
 #define ENOUGH_PEAKS 12.0
 /* The least part of its own threshold at which a stream opens an episode: a memory has not seen all that comes. */
 #define LEAST_PART 0.9
+/* How much farther a threshold is taken as a memory ends, which has not seen what comes once in a while; this goes
+back to nothing over a part of a memory. */
+#define FARTHER_AT_FIRST 3.0
+#define FARTHER_FOR 0.75
 
 chances lay_chances(arena *from, const reference_state *state) {
   int64_t many = streams_of(state);
@@ -193,7 +197,12 @@ static double part_of_limits(const reference_settings *settings, const reference
   return smaller(larger(limit / TOGETHER, LEAST_PART), 1.0);
 }
 
-void find_limits(const reference_settings *settings, reference_state *state) {
+/* How many times as far as its excursions say a threshold is, after so many memories. */
+static double farther(double memories) {
+  return 1.0 + FARTHER_AT_FIRST * smaller(larger((1.0 + FARTHER_FOR - memories) / FARTHER_FOR, 0.0), 1.0);
+}
+
+void find_limits(const reference_settings *settings, reference_state *state, double memory) {
   int64_t causes = 0;
   for (int64_t d = 0; d < state->causes.size; d++) causes += state->causes.at[d];
   /* Of the channels and of all of them, with the slow means if there are any; and the hours if they are known. */
@@ -201,6 +210,7 @@ void find_limits(const reference_settings *settings, reference_state *state) {
   weighed += settings->season != 0;
   weighed += has_windows(state);
   double rate = rate_of(settings, state) / (double)weighed, part = part_of_limits(settings, state);
+  part *= farther((double)(state->counts.at[SEEN] - state->counts.at[BEGAN]) / memory);
   row_of(&state->evidences, 0)[MOVING_LIMIT] = part;
   for (int64_t stream = 1; stream < streams_of(state); stream++) {
     double limit = limit_of(row_of(&state->heights, stream), state->heights.columns,
