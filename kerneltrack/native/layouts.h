@@ -522,6 +522,7 @@ typedef struct {
   ints times;
   mat tally;
   mat heights;
+  mat lasting;
   mat evidences;
   mat hours;
   vec watched;
@@ -542,7 +543,7 @@ typedef struct {
   mat ranges;
   mat rest;
 } reference_state;
-KT_WORDS(reference_state, 113);
+KT_WORDS(reference_state, 116);
 
 /* EpisodeRoom: Arrays that a call fills, one entry an episode that was opened, changed or closed.
 */

@@ -119,7 +119,7 @@ enum {
 held against it yet), and how many rows were odd since; in the row behind the streams: rows yet to be
 spared after a gap, the stream that the episode was opened by, whether episodes are, the memory in rows,
 rows that wait to be learned (-1: an episode began among them), the row after the last gap. */
-enum { LOW_ROW, LOW_TIME, ODD_ROWS };
+enum { LOW_ROW, LOW_TIME, ODD_ROWS, LOWS_OF_LASTING };
 enum { MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP, LOW_NUMBERS };
 
 /* Of each mode: rows seen in it, the row that was its first, rows learned, waiting to be learned, scores that

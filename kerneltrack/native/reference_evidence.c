@@ -8,6 +8,10 @@ the hours. */
 #define PASSED 2.0
 #define PASSED_OF_WINDOWS 3.0
 #define PASSED_OF_HOURS 4.0
+/* Of the lasting evidence of a slow mean: less is let pass, and a surprise counts as so much at most. What is a little
+odd in many rows adds up, and is not hidden by a few rows that were very odd. */
+#define PASSED_OF_LASTING (4.0 / 3.0)
+#define MOST_OF_LASTING (7.0 / 3.0)
 /* How fast what is let pass follows surprise while an episode is open, and how far; evidence beyond a threshold,
 at most; evidence, in thresholds, that is low. */
 #define LEVEL_RATE 0.002
@@ -48,9 +52,9 @@ static void spare(const reference_settings *settings, reference_state *state, in
 
 void begin_with_others(const reference_settings *settings, reference_state *state, int64_t row, int64_t time) {
   spare(settings, state, row, MOST_SPARED);
-  for (int64_t stream = 0; stream < streams_of(state); stream++) {
-    low_of(state, stream)[LOW_ROW] = row;
-    low_of(state, stream)[LOW_TIME] = time;
+  for (int64_t evidence = 0; evidence < evidences_of(state); evidence++) {
+    low_of(state, evidence)[LOW_ROW] = row;
+    low_of(state, evidence)[LOW_TIME] = time;
   }
 }
 
@@ -69,6 +73,7 @@ int is_spared(const reference_settings *settings, reference_state *state, int64_
 static double drift_of(const reference_settings *settings, const reference_state *state,
                        int64_t stream) {
   if (stream == hours_of(state)) return settings->drift * PASSED_OF_HOURS;
+  if (stream >= streams_of(state)) return settings->drift * PASSED_OF_LASTING;
   int windows = has_windows(state) && stream == windows_of(state);
   return settings->drift * (windows ? PASSED_OF_WINDOWS : PASSED);
 }
@@ -82,9 +87,9 @@ void book_height(reference_state *state, int64_t stream) {
 void begin_anew(reference_state *state) {
   forget_runs(state);
   if (state->counts.at[OPENED] >= 0) return;
-  for (int64_t stream = 0; stream < streams_of(state); stream++) {
-    book_height(state, stream);
-    row_of(&state->evidences, stream)[MOVING_SUM] = 0.0;
+  for (int64_t evidence = 0; evidence < evidences_of(state); evidence++) {
+    book_height(state, evidence);
+    row_of(&state->evidences, evidence)[MOVING_SUM] = 0.0;
   }
 }
 
@@ -96,14 +101,16 @@ static void weigh_stream(const reference_settings *settings, reference_state *st
   const int64_t *status = status_of(state);
   int open = state->counts.at[OPENED] >= 0;
   double passed = drift_of(settings, state, stream) * smaller(larger(held[MOVING_LEVEL], 1.0), MOST_LEVEL);
+  double counted = surprise;
+  if (stream >= streams_of(state)) counted = smaller(surprise, settings->drift * MOST_OF_LASTING);
   /* Most rows: there is no evidence, and they add none. */
   int is_quiet = !open && held[MOVING_SUM] == 0.0 && held[MOVING_TOP] == 0.0 && held[MOVING_LEVEL] <= 1.0 &&
-                 surprise <= passed;
+                 counted <= passed;
   if (!is_quiet) {
     double most = status[ARMED] ? MOST_EVIDENCE * held[MOVING_LIMIT] : MOST_THRESHOLD;
-    held[MOVING_SUM] = smaller(larger(fma(unit, surprise - passed, held[MOVING_SUM]), 0.0), most);
+    held[MOVING_SUM] = smaller(larger(fma(unit, counted - passed, held[MOVING_SUM]), 0.0), most);
     if (open || held[MOVING_LEVEL] > 1.0) {
-      double off = smaller(surprise, MOST_OF_LEVEL) - held[MOVING_LEVEL];
+      double off = smaller(counted, MOST_OF_LEVEL) - held[MOVING_LEVEL];
       held[MOVING_LEVEL] = larger(fma(LEVEL_RATE, off, held[MOVING_LEVEL]), 1.0);
     }
     held[MOVING_TOP] = larger(held[MOVING_TOP], held[MOVING_SUM]);
@@ -130,9 +137,14 @@ static int knows(const moving_work *work, int64_t stream, double parts) {
   return work->of.total[stream] * parts >= work->of.total[0];
 }
 
-/* The streams that can open an episode, the hours last. */
-static int64_t opening_streams(const reference_state *state, const moving_work *work) {
-  return streams_of(state) - !knows(work, hours_of(state), KNOWN_PART_TO_OPEN);
+/* How many evidences count: those of what lasts where a memory is long. */
+static int64_t weighed_of(const reference_state *state) {
+  return tells_what_lasts(state) ? evidences_of(state) : streams_of(state);
+}
+
+/* The stream of the hours if it cannot open an episode; else none. */
+static int64_t closed_stream(const reference_state *state, const moving_work *work) {
+  return knows(work, hours_of(state), KNOWN_PART_TO_OPEN) ? -1 : hours_of(state);
 }
 
 /* The excursions of all streams together, in thresholds of their own, are those of stream 0. That of an episode counts
@@ -145,11 +157,12 @@ static void weigh_together(reference_state *state, moving_work *work) {
   if (state->counts.at[OPENED] < 0 && height < OVER * held[MOVING_TOP]) book_height(state, 0);
 }
 
-/* The stream whose evidence is furthest above its threshold, -1 if none is above. */
+/* The evidence that is furthest above its threshold, -1 if none is above. */
 static int64_t stream_above(const reference_state *state, const moving_work *work) {
-  int64_t found = -1, many = opening_streams(state, work);
+  int64_t found = -1, many = weighed_of(state), closed = closed_stream(state, work);
   double largest = 1.0;
   for (int64_t stream = 1; stream < many; stream++) {
+    if (stream == closed) continue;
     const double *held = row_of(&state->evidences, stream);
     if (held[MOVING_SUM] / held[MOVING_LIMIT] > largest) {
       largest = held[MOVING_SUM] / held[MOVING_LIMIT];
@@ -243,10 +256,10 @@ static int count_odd(const reference_settings *settings, reference_state *state,
                      int64_t place, int64_t row, int64_t time, int opened) {
   int64_t *counts = state->counts.at, width = state->rows.columns;
   double *numbers = state->reals.at;
-  int64_t which = status_of(state)[WHICH];
-  double surprise = work->surprises[which];
+  int64_t which = status_of(state)[WHICH], stream = said_by(state, which);
+  double surprise = work->surprises[stream];
   const double *evidence = row_of(&state->evidences, which);
-  double unit = work->units[which];
+  double unit = work->units[stream];
   if (has_windows(state) && which == windows_of(state))
     blame_window(settings, state, work, place);
   else
@@ -275,7 +288,7 @@ void close_episode(reference_state *state, int64_t mode, int64_t row, int64_t ti
   if (is_open(state, kept)) kept[KEPT_UNTIL] = time;
   if (state->reals.at[LEVEL] > LASTING) state->compared.at[TO_KEEP] = mode + 1;
   book_height(state, 0);
-  for (int64_t stream = 0; stream < streams_of(state); stream++) {
+  for (int64_t stream = 0; stream < evidences_of(state); stream++) {
     double *held = row_of(&state->evidences, stream);
     held[MOVING_SUM] = held[MOVING_TOP] = held[MOVING_PEAK] = held[MOVING_TOTAL] = 0.0;
     int64_t *low = low_of(state, stream);
@@ -296,7 +309,7 @@ static int has_seen(const reference_state *state, int64_t row, int64_t parts) {
 that still shows it. */
 static int goes_on(reference_state *state) {
   int64_t *which = &status_of(state)[WHICH];
-  for (int64_t stream = 1; stream < streams_of(state); stream++) {
+  for (int64_t stream = 1; stream < weighed_of(state); stream++) {
     const double *held = row_of(&state->evidences, stream);
     int grows = held[MOVING_SUM] >= held[MOVING_TOP];
     if (stream == *which || !grows || held[MOVING_SUM] <= GOES_ON * held[MOVING_LIMIT]) continue;
@@ -314,6 +327,18 @@ int shows_what_was(const reference_state *state, int64_t stream, int64_t row) {
   return counts[OPENED] < 0 && counts[EPISODES] > 0 && row - counts[LAST_SURPRISE] < shown;
 }
 
+/* The lasting evidence of the slow means, also where it opens no episode: a memory in time may come to have more rows,
+or fewer while one is open. */
+static void weigh_what_lasts(const reference_settings *settings, reference_state *state, const moving_work *work,
+                             int64_t row, int64_t time) {
+  if (work->turns && state->counts.at[OPENED] < 0) return;
+  if (shows_what_was(state, slow_of(state, 0), row)) return;
+  for (int64_t evidence = streams_of(state); evidence < evidences_of(state); evidence++) {
+    int64_t stream = said_by(state, evidence);
+    weigh_stream(settings, state, evidence, work->surprises[stream], work->units[stream], row, time);
+  }
+}
+
 int weigh_row(const reference_settings *settings, reference_state *state, moving_work *work,
               int64_t row, int64_t place, int64_t time) {
   int64_t width = state->rows.columns, many = streams_of(state), *status = status_of(state);
@@ -328,6 +353,7 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
     if (stream >= of_rows(state) && stream != hours_of(state) && !knows(work, stream, KNOWN_PART_TO_OPEN)) continue;
     weigh_stream(settings, state, stream, work->surprises[stream], work->units[stream], row, time);
   }
+  weigh_what_lasts(settings, state, work, row, time);
   weigh_together(state, work);
   int opened = 0;
   if (state->counts.at[OPENED] < 0) {
@@ -345,7 +371,9 @@ int weigh_row(const reference_settings *settings, reference_state *state, moving
 
 double most_evidence(const reference_state *state, const moving_work *work) {
   double most = 0.0;
-  for (int64_t stream = 1; stream < opening_streams(state, work); stream++) {
+  int64_t many = weighed_of(state), closed = closed_stream(state, work);
+  for (int64_t stream = 1; stream < many; stream++) {
+    if (stream == closed) continue;
     const double *held = row_of(&state->evidences, stream);
     most = larger(most, held[MOVING_SUM] / held[MOVING_LIMIT]);
   }

@@ -251,6 +251,7 @@ int end_streams(const reference_settings *settings, reference_state *state) {
     add_heights(state);
     double watched = state->watched.at[0];
     fade(state->heights.at, many * state->heights.columns, watched, memory);
+    fade(state->lasting.at, state->lasting.rows * state->lasting.columns, watched, memory);
     fade(state->watched.at, 1, watched, memory);
   }
   /* The pace that a rate in time goes by is that of the rows of a memory, which STRETCHED counts. */
@@ -258,9 +259,9 @@ int end_streams(const reference_settings *settings, reference_state *state) {
   if (counts[OPENED] < 0) find_limits(settings, state, memory);
   if (counts[CALIBRATED] > 0 && (double)since >= memory && !status[ARMED]) {
     /* What was rehearsed is over. */
-    for (int64_t stream = 0; stream < many; stream++) {
-      book_height(state, stream);
-      row_of(&state->evidences, stream)[MOVING_SUM] = 0.0;
+    for (int64_t evidence = 0; evidence < evidences_of(state); evidence++) {
+      book_height(state, evidence);
+      row_of(&state->evidences, evidence)[MOVING_SUM] = 0.0;
     }
     status[ARMED] = since;
   }

@@ -21,7 +21,15 @@ a call. Equations and symbols are in `kerneltrack/monitor/reference/__init__.py`
 /* The least deviation at an hour. */
 #define HOUR_FLOOR 0.05
 
-static inline int64_t streams_of(const reference_state *state) { return state->evidences.rows; }
+/* Rows that a memory has at least where what lasts is told by evidence of its own: rows of a shorter one are learned
+before that adds up. */
+#define LONG_MEMORY 3072
+
+static inline int64_t streams_of(const reference_state *state) { return state->heights.rows; }
+
+/* The evidences: those of the streams, then the lasting one of each slow mean. */
+static inline int64_t evidences_of(const reference_state *state) { return state->evidences.rows; }
+
 
 /* The streams: 0 of all that is said of a row, whose p is told; it has no evidence, and its heights are those of the
 others together; then what its channels are beside their means over time, of each and of all of them; the slow means,
@@ -33,6 +41,12 @@ static inline int64_t slow_of(const reference_state *state, int64_t channel) {
 }
 
 static inline int64_t hours_of(const reference_state *state) { return streams_of(state) - 1; }
+
+/* The stream whose scores an evidence is of. */
+static inline int64_t said_by(const reference_state *state, int64_t evidence) {
+  int64_t many = streams_of(state);
+  return evidence < many ? evidence : slow_of(state, evidence - many);
+}
 
 /* Where windows are asked for, the stream before the hours. */
 static inline int64_t windows_of(const reference_state *state) { return streams_of(state) - 2; }
@@ -55,10 +69,14 @@ static inline int64_t *status_of(const reference_state *state) {
   return state->lows.at + streams_of(state) * state->lows.columns;
 }
 
-/* Where a stream's S was low. */
-static inline int64_t *low_of(const reference_state *state, int64_t stream) {
-  return state->lows.at + stream * state->lows.columns;
+/* Where an evidence was low: a lasting one's is behind that of its slow mean. */
+static inline int64_t *low_of(const reference_state *state, int64_t evidence) {
+  int64_t behind = evidence < streams_of(state) ? 0 : LOWS_OF_LASTING;
+  return state->lows.at + said_by(state, evidence) * state->lows.columns + behind;
 }
+
+/* Whether there is evidence of what lasts. */
+static inline int tells_what_lasts(const reference_state *state) { return status_of(state)[REMEMBERED] >= LONG_MEMORY; }
 
 /* The modes that there is room for; 0 where no channel says which mode a row is of. */
 static inline int64_t modes_of(const reference_state *state) { return most_of(state->modes.rows - 1, 0); }

@@ -7,6 +7,8 @@ new score, and the thresholds. */
 
 /* The exponent that the bins of heights begin with. */
 #define HEIGHT_LOWEST -3
+/* How many bins of heights one of lasting evidence has. */
+#define COARSE 2
 /* How much wider the tail is taken than it was, and by how much heavier, since the farthest scores are seldom among
 those that a memory holds; of a slow mean by more, which says the same in many rows, so that its scores are those of
 few; its shape. */
@@ -154,11 +156,20 @@ void add_heights(reference_state *state) {
       row_of(&state->heights, stream)[bin_of(*best, HEIGHT_LOWEST, state->heights.columns)] += 1.0;
     *best = 0.0;
   }
+  for (int64_t slow = 0; slow < state->lasting.rows; slow++) {
+    double *best = &row_of(&state->evidences, streams_of(state) + slow)[MOVING_BEST];
+    if (*best > 0.0)
+      row_of(&state->lasting, slow)[bin_of(*best, HEIGHT_LOWEST, COARSE * state->lasting.columns) / COARSE] += 1.0;
+    *best = 0.0;
+  }
 }
+
+/* Where a bin of heights begins, which is as wide as so many of the fine ones. */
+static double height_at(int64_t bin, int64_t wide) { return edge_of(bin * wide, HEIGHT_LOWEST); }
 
 /* h: where excursions of S are as rare as stated. Of the highest ones the heights beyond a level
 are taken as exponential with a mean that is not known better than they say. */
-static double limit_of(const double *heights, int64_t bins, double watched, double rate) {
+static double limit_of(const double *heights, int64_t bins, int64_t wide, double watched, double rate) {
   bins = end_of(heights, bins);
   double total = sum_of(heights, bins), wanted = larger(rate * watched, 1e-12), count = 0.0, over = 0.0;
   double kept = larger(FEWEST_PEAKS, smaller(MOST_PEAKS, total / PEAK_PART));
@@ -168,18 +179,18 @@ static double limit_of(const double *heights, int64_t bins, double watched, doub
     /* Too few to tell how they thin out: beyond the highest as far as their mean. */
     double mean = 0.0;
     while (bin > 0 && !(heights[bin] > 0.0)) bin--;
-    for (int64_t i = 0; i < bins; i++) mean = fma(heights[i], edge_of(i + 1, HEIGHT_LOWEST), mean);
+    for (int64_t i = 0; i < bins; i++) mean = fma(heights[i], height_at(i + 1, wide), mean);
     mean = larger(mean / larger(total, 1.0), 1.0);
-    return edge_of(bin + 1, HEIGHT_LOWEST) + mean * log1(larger(1.0 / wanted, 2.718281828459045));
+    return height_at(bin + 1, wide) + mean * log1(larger(1.0 / wanted, 2.718281828459045));
   }
   for (; bin > 0; bin--) {
     count += heights[bin];
     if (count >= kept) break;
   }
-  double least = edge_of(bin, HEIGHT_LOWEST);
+  double least = height_at(bin, wide);
   count = larger(count, 1.5);
   for (int64_t i = bin; i < bins; i++) {
-    double middle = 0.5 * (edge_of(i, HEIGHT_LOWEST) + edge_of(i + 1, HEIGHT_LOWEST));
+    double middle = 0.5 * (height_at(i, wide) + height_at(i + 1, wide));
     over = fma(heights[i], larger(middle - least, 0.0), over);
   }
   if (wanted >= count) return least;
@@ -193,7 +204,7 @@ static double part_of_limits(const reference_settings *settings, const reference
   const double *heights = row_of(&state->heights, 0);
   int64_t bins = state->heights.columns;
   if (sum_of(heights, bins) < ENOUGH_PEAKS) return 1.0;
-  double limit = limit_of(heights, bins, state->watched.at[0], rate_of(settings, state));
+  double limit = limit_of(heights, bins, 1, state->watched.at[0], rate_of(settings, state));
   return smaller(larger(limit / TOGETHER, LEAST_PART), 1.0);
 }
 
@@ -205,7 +216,8 @@ static double farther(double memories) {
 void find_limits(const reference_settings *settings, reference_state *state, double memory) {
   int64_t causes = 0;
   for (int64_t d = 0; d < state->causes.size; d++) causes += state->causes.at[d];
-  /* Of the channels and of all of them, with the slow means if there are any; and the hours if they are known. */
+  /* Of the channels and of all of them, with the slow means if there are any; and the hours if they are known. What
+  lasts in a slow mean is of the same scores, and seldom alone. */
   int64_t weighed = (state->causes.size - causes + 1) * (means_of(state) > 0 ? 2 : 1);
   weighed += settings->season != 0;
   weighed += has_windows(state);
@@ -213,9 +225,15 @@ void find_limits(const reference_settings *settings, reference_state *state, dou
   part *= farther((double)(state->counts.at[SEEN] - state->counts.at[BEGAN]) / memory);
   row_of(&state->evidences, 0)[MOVING_LIMIT] = part;
   for (int64_t stream = 1; stream < streams_of(state); stream++) {
-    double limit = limit_of(row_of(&state->heights, stream), state->heights.columns,
+    double limit = limit_of(row_of(&state->heights, stream), state->heights.columns, 1,
                             state->watched.at[0], rate);
     row_of(&state->evidences, stream)[MOVING_LIMIT] = smaller(part * larger(limit, 1.0), MOST_THRESHOLD);
+  }
+  for (int64_t mean = 0; mean < state->lasting.rows; mean++) {
+    double limit = limit_of(row_of(&state->lasting, mean), state->lasting.columns, COARSE,
+                            state->watched.at[0], rate);
+    double *held = row_of(&state->evidences, streams_of(state) + mean);
+    held[MOVING_LIMIT] = smaller(part * larger(limit, 1.0), MOST_THRESHOLD);
   }
 }
 

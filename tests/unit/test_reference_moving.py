@@ -563,19 +563,20 @@ def test_the_stated_rate_is_kept(kind: str) -> None:
     assert 0.2 < alarms / rows / 1e-3 < 2
 
 
-def stated_threshold(heights: Array, watched: float, rate: float) -> float:
-    """Where excursions are as rare as a rate, by the counts of their heights."""
-    bins = np.arange(len(heights) + 1)
-    edges = np.where(bins == 0, 0.0, 2.0 ** (-3 + bins // 8) * (1 + bins % 8 / 8))
+def stated_threshold(heights: Array, watched: float, rate: float, bins: int = 8) -> float:
+    """Where excursions are as rare as a rate, by the counts of heights in bins of a power of 2."""
+    at = np.arange(len(heights) + 1)
+    edges = np.where(at == 0, 0.0, 2.0 ** (-3 + at // bins) * (1 + at % bins / bins))
     total, wanted, highest = heights.sum(), rate * watched, max(np.flatnonzero(heights), default=0)
     if total < 12:
         mean = max((heights * edges[1:]).sum() / max(total, 1), 1)
         return float(edges[highest + 1] + mean * np.log(max(1 / wanted, np.e)))
     kept = min(max(10, min(24, total / 4)), total - 1)
     above = heights[::-1].cumsum()[::-1]
-    level = np.flatnonzero(above >= kept)[-1]
+    # The lowest bin's are not counted.
+    level = int(max(np.flatnonzero(above[1:] >= kept) + 1, default=0))
     excess = (edges[1:] + edges[:-1]) / 2 - edges[level]
-    count = above[level]
+    count = max(above[max(level, 1)], 1.5)
     mean = max((heights * excess)[level:].sum() / count, 1)
     return float(edges[level] + mean * count * ((count / wanted) ** (1 / count) - 1))
 
@@ -603,6 +604,38 @@ def test_thresholds_are_where_excursions_are_as_rare_as_stated(blocks: int, rate
             many.append(heights.sum() >= 12)
     assert min(sum(many), len(many) - sum(many)) >= 5
     assert (min(parts) < 0.95) == (rate > 1e-6)
+
+
+def test_thresholds_of_what_lasts_are_as_stated() -> None:
+    """By the rate of the slow means that they are of, in bins twice as wide."""
+    spec = dataclasses.replace(SPEC, memory="3072 rows", false_alarms=1000)
+    few = 0
+    for seed, blocks in ((0, 28), (2, 80)):
+        rows = np.random.default_rng(seed).normal(size=(blocks * BLOCK, 4))
+        tables = run(spec, rows)[0].tables
+        watched, part = tables.watched[0], tables.evidences[0, MOVING_LIMIT]
+        for heights, bins, at in (
+            *((tables.heights[stream], 8, stream) for stream in range(1, 11)),
+            *((tables.lasting[mean], 4, 12 + mean) for mean in range(5)),
+        ):
+            stated = part * max(stated_threshold(heights, watched, 1e-3 / 10, bins), 1)
+            assert tables.evidences[at, MOVING_LIMIT] == pytest.approx(stated, rel=1e-9)
+            few += bins == 4 and heights.sum() < 12
+    assert 0 < few < 10
+
+
+@pytest.mark.parametrize("memory", ["4032 rows", "2048 rows"])
+def test_what_lasts_is_not_hidden_by_what_was_odd_for_some_rows(memory: str) -> None:
+    """But where little is remembered it is learned before it adds up."""
+    spec = dataclasses.replace(SPEC, memory=memory, false_alarms=100)
+    for seed in (1, 2):
+        rows = np.random.default_rng(seed).normal(size=(8400, 4))
+        for at in range(300, 8000, 900):
+            rows[at : at + 20, 1] += 6
+        assert not any(episode.opened >= 8000 for episode in run(spec, rows)[2])
+        rows[8010:, 1] += 1.5
+        noticed = any(8010 < episode.opened < 8300 for episode in run(spec, rows)[2])
+        assert noticed == (memory == "4032 rows")
 
 
 @pytest.mark.parametrize("level", lanes(0.99, 0.0))
@@ -654,12 +687,14 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         own += columns * (columns + 3) // 2 + 6 * (streams + 1) + columns * (columns + 3) // 2 + 7
         # The last episodes, and which of them rows were left out for.
         own += 5 * 6 + 4 * (24 + 3 * width + columns * (lags + 3) // 2) + 128
+        # What lasts in each slow mean.
+        own += (48 + 7) * (width + 1)
         # Where each channel stands at rest.
         own += 6 * (2 * width + 1)
         assert sum(array.nbytes for array in state.tables) == 8 * own + 256
         assert not any(array.size for array in state.kernel)
-        each = columns * (2 * columns + 2 * lags + 11) + width * (lags + 238) + 317 * streams
-        assert own == each + 128 * (streams - 2) + 812
+        each = columns * (2 * columns + 2 * lags + 11) + width * (lags + 293) + 317 * streams
+        assert own == each + 128 * (streams - 2) + 867
     assert bytes_of(dataclasses.replace(SPEC, also_every="5 minutes"), 12) < 400_000
     caused = reference.init(dataclasses.replace(SPEC, causes=(0, 3)), np.eye(50, 12)).tables
     assert sum(array.nbytes for array in caused) == 8 * own + 256 + 2 * 304
@@ -679,8 +714,11 @@ def test_a_state_has_the_bytes_of_the_formula() -> None:
         ("lows", (-1, AFTER_GAP), 1501),
         ("lows", (-1, AFTER_GAP), -1),
         ("lows", (1, 2), -1),
+        ("lows", (7, 3), -1),
+        ("lows", (7, 3), 1501),
+        ("lows", (7, 5), -1),
         ("lows", (-1, 0), 193),
-        ("lows", (-1, 1), 12),
+        ("lows", (-1, 1), 17),
         ("lows", (-1, ARMED), 1501),
         ("lows", (-1, 3), 10**7 + 1),
         ("lows", (-1, 4), -2),

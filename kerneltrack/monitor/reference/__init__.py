@@ -192,6 +192,11 @@ thin out at one pace, which a memory's few excursions tell. One sum of both woul
 excursions and a few of s, several times as high, of which a memory shows one or none: at one in a
 million independent rows had 33 times the stated rate, AR(.99) 190 times.
 
+With 3,072 rows of memory or more each s has a second sum, of what lasts: it lets pass 4k/3, and -ln
+p counts as 7k/3 at most, so that rows that are all a little odd add up, which a few days with some
+very odd rows would hide. Its heights are counted in bins of a quarter of an octave; its h is made
+by the rate of its s, whose scores it is of. Rows of a shorter memory are learned before it adds up.
+
 From an eighth of a memory on excursions are counted, of the hours and of modes from half of one on;
 episodes open once a memory was seen; `p` is there from `rows` on. An episode is no excursion: it is
 what was not normal, and if its height counted, the same event would be hidden when it comes again;

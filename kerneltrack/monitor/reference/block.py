@@ -64,7 +64,7 @@ Blocks = npt.NDArray[np.uint8]
 KEPT_TABLES = (
     *("shift", "scale", "mean", "scatter", "whitener", "unseen", "scores", "calibration"),
     *("tally", "hours", "waiting", "causes", "units", "former", "episode_sums", "shapes"),
-    "ranges",
+    *("ranges", "lasting"),
 )
 """Those of the tables that only the end of a block changes; the kernel subspace is another."""
 OF_ROWS = ("rows", "measured", *FLAGS)

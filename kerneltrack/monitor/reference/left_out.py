@@ -19,6 +19,7 @@ from kerneltrack.monitor.reference.state import (
     LAST_SPAN,
     LAST_SURPRISE,
     LOW_ROW,
+    LOW_ROW_OF_LASTING,
     OPENED,
     SEEN,
     ZERO,
@@ -60,7 +61,7 @@ class Told(NamedTuple):
         counts: (m, k).
         lows: (m, Q + 1, 6).
         compared: (m, 6).
-        left_out: (m, Q + 7).
+        left_out: (m, 2Q + 7).
     """
 
     counts: IntArray
@@ -86,9 +87,10 @@ class Told(NamedTuple):
 
     @property
     def rows(self) -> IntArray:
-        """The rows that each may tell of, (m, Q + 5), as `left_out` has them."""
+        """The rows that each may tell of, (m, 2Q + 5), as `left_out` has them."""
         parts = (
             self.lows[:, :-1, LOW_ROW],
+            self.lows[:, :-1, LOW_ROW_OF_LASTING],
             self.counts[:, [ZERO, LAST_SURPRISE, OPENED]],
             self.compared[:, CHANGED : CHANGED + 1] - 1,
             self.counts[:, SEEN : SEEN + 1] - 1,
@@ -124,7 +126,7 @@ class LeftOut(NamedTuple):
         )
 
     def kept(self, now: Told) -> IntArray:
-        """Return what is kept, (m, Q + 7), after the rows; `now`: of the references, after them."""
+        """Return what is kept, (m, 2Q + 7), after the rows; `now`: of the references then."""
         first, before = self.before.counts[:, SEEN], self.before.rows
         rows, known = now.rows, self.before.left_out[:, :ALL_LEFT_OUT]
         found, others, place = known.copy(), rows != before, rows - first[:, np.newaxis]

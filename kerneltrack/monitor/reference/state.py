@@ -54,7 +54,7 @@ SETTLED = 41
 """Rows whose scores one that is settled is the mean of: it is of the middle one of them."""
 MOST_THINNED = 40
 """Powers of two of which one score is kept, at most."""
-SCORE_BINS, HEIGHT_BINS = 192, 112
+SCORE_BINS, HEIGHT_BINS, LASTING_BINS = 192, 112, 48
 """Bins of scores, and of heights of evidence (native/reference_tallies.c)."""
 MOST_PEAKS = 64
 """Excursions that the threshold is made of."""
@@ -82,8 +82,10 @@ MOVING_SUM, MOVING_TOP, MOVING_LEVEL, MOVING_LIMIT, MOVING_PEAK, MOVING_TOTAL, M
 )
 MUTED, WHICH, ARMED, REMEMBERED, WAITING, AFTER_GAP = range(6)
 """Places in the last row of `lows`."""
-LOW_ROW = 0
-"""Place in a stream's row of `lows`."""
+LOW_ROW, LOW_ROW_OF_LASTING = 0, 3
+"""Places in a stream's row of `lows`: of its evidence, and of what lasts in it."""
+MOST_THRESHOLD = 1e9
+"""A threshold that is not known yet (native/reference_streams.h)."""
 NOT_YET = -1
 """At that place of the first stream: the next row begins with others; see `restarted`."""
 MODE_ROWS, MODE_FIRST, MODE_LEARNED, MODE_WAITING, MODE_SORTED, MODE_MADE, MODE_RUNS = range(7)
@@ -107,7 +109,10 @@ MEASURES = ("d²", "d² without means over time", "d² of the newest row alone",
 
 RANGE_DAYS = 16
 """Days of which a cause's lowest and highest value are kept (native/reference_ranges.c)."""
-OPTIONAL = ("shapes", "before", "left_out", "ranges", "rest", "unseen", "scores", "calibration")
+OPTIONAL = (
+    *("shapes", "before", "left_out", "ranges", "rest", "unseen", "scores", "calibration"),
+    "lasting",
+)
 """Tables that states have only with windows, one row of a span, or causes; or not if they move, or
 only then."""
 SPELL_LENGTH, ROWS_HELD, RESTED = 5, 0, 2
@@ -115,7 +120,7 @@ SPELL_LENGTH, ROWS_HELD, RESTED = 5, 0, 2
 OF_KERNEL = "kernel."
 """What the names of the kernel subspace's arrays begin with."""
 LEFT_OUT = 7
-"""More numbers than streams in `left_out`."""
+"""More numbers than twice the streams in `left_out`."""
 ALL_LEFT_OUT, LAST_SPAN = -2, -1
 """Places in `left_out`, from its end."""
 NO_SPAN = -(2**62)
@@ -199,16 +204,18 @@ class Tables(NamedTuple):
             power of two; Q is 0, as in the next ones, where it does not move.
         heights: (Q, 112) the highest excursion of each stream's evidence in a block likewise; of
             the first one, which has none, of the largest S/h of the others, in 64ths.
-        evidences: (Q, 7) of each stream S, its highest since it was 0, the level that surprise has
-            come to, h, since S was low the largest surprise and their sum, and the highest
-            excursion in the open block; the h of the first one is the part of their own h that the
-            others' are.
+        lasting: (D + 1, 48) likewise of what lasts in each slow mean, four bins to a power of two.
+        evidences: (Q + D + 1, 7) of each stream, and of what lasts in each slow mean, S, its
+            highest since it was 0, the level that surprise has come to, h, since S was low the
+            largest surprise and their sum, and the highest excursion in the open block; the h of
+            the first one is the part of their own h that the others' are.
         hours: (24, 3D) of each hour of the day by channel: rows, their sum and sum of squares.
         watched: (1,) rows that the excursions came in.
         waiting: (1, E + T) Σ(e - m) of the rows that wait to be learned, and behind it the lower
             triangle of Σ(e - m)(e - m)ᵀ.
         lows: (Q + 1, 6) row and time at which each S was low (row -1 of the first: none was held
-            against the reference since `restarted`), and rows that were odd since; in the last one
+            against the reference since `restarted`), and rows that were odd since; the same of what
+            lasts in a slow mean; in the last one
             rows yet to be spared after a gap, the stream that the episode was opened by, after
             how many rows episodes may open (0: not yet), how many rows the memory has, how many
             wait (-1: an episode began among them), and which row the last gap was before.
@@ -238,11 +245,11 @@ class Tables(NamedTuple):
             of each channel the rows that it was blamed for, its values in all of them and their
             squares; then of each the lower triangle of Σδδᵀ, row by row, δ being how far its
             entries were above what the others make of them.
-        left_out: (Q + 7,) of a reference that judges one row of each span: how many rows were left
-            out before the one at which each S was low, that at which it was as the episode opened,
-            the last one of p < .01, that which opened the episode, the one since when the device
-            has changed, and the newest; all that were; the span, from 1970 on, of the row that was
-            judged last. (0,) where all rows are judged.
+        left_out: (2Q + 7,) of a reference that judges one row of each span: how many rows were left
+            out before the one at which each S was low, the one at which what lasts in each was,
+            that at which it was as the episode opened, the last one of p < .01, that which opened
+            the episode, the one since when the device has changed, and the newest; all that were;
+            the span, from 1970 on, of the row that was judged last. (0,) where all rows are judged.
         ranges: (C, 38) of each of C causes its channel; how many rows wait to be learned, and its
             lowest and highest value in them; the lowest and the highest that is known; its lowest
             of each of the last 16 days that were learned, and its highest.
@@ -280,6 +287,7 @@ class Tables(NamedTuple):
     times: IntVector
     tally: FloatMatrix
     heights: FloatMatrix
+    lasting: FloatMatrix
     evidences: FloatMatrix
     hours: FloatMatrix
     watched: FloatVector
@@ -306,10 +314,10 @@ class ReferenceState(NamedTuple):
 
     The bytes of its arrays are 8(E(E + 3) + D(L + M + 140) + 4250) + 256 and those of the kernel
     subspace's `CovarianceState`; L lags, M means over time, E = D(L + M). Those of one that moves,
-    which has no subspace, are 8(E(2E + 2L + 2M + 7) + D(L + M + 236) + 317Q + 128(Q - 2) + 812) +
+    which has no subspace, are 8(E(2E + 2L + 2M + 7) + D(L + M + 291) + 317Q + 128(Q - 2) + 867) +
     256, Q = 2D + 4; that there are modes takes 8(128 + 17) + 128 more, and each but the first
     8(3E(E + 1)/2 + 2E + 192Q + 3D + 9). Windows take 8(D(C + W) + 1159) more, 8(D(C + W) + 453) of
-    one that moves; one row a span 8(Q + 7); C causes 304C.
+    one that moves; one row a span 8(2Q + 7); C causes 304C.
 
     A second reference (`ReferenceSpec.second`) takes as much once more without windows, with one
     row a span, and 8(17 + 2D).
@@ -335,6 +343,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
     columns = lags * width + memories
     streams, modes = spec.streams_for(width), spec.modes
     each, triangle = max(modes, 1), columns * (columns + 1) // 2
+    slow = width + 1 if streams else 0
     return {
         "shift": real(width),
         "scale": real(width),
@@ -363,7 +372,8 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "times": whole(6),
         "tally": real(each * streams, SCORE_BINS),
         "heights": real(streams, HEIGHT_BINS),
-        "evidences": real(streams, 7),
+        "lasting": real(slow, LASTING_BINS),
+        "evidences": real(streams + slow, 7),
         "hours": real(24 if streams else 0, 3 * width),
         "watched": real(1 if streams else 0),
         "waiting": real(each if streams else 0, columns + triangle),
@@ -381,7 +391,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         ),
         "shapes": real(width, shapes),
         "before": real(spec.most_window, width),
-        "left_out": whole(streams + LEFT_OUT if spec.every_time else 0),
+        "left_out": whole(2 * streams + LEFT_OUT if spec.every_time else 0),
         "ranges": real(len(spec.causes), 6 + 2 * RANGE_DAYS),
         "rest": real(2 * width + 1 if streams else 0, 6),
     }
@@ -611,6 +621,7 @@ def from_arrays(
     if spec.moves:
         # States of before rest was found: their devices have not been at rest yet.
         own.setdefault("rest", np.zeros((*of, *laid["rest"].shape)))
+        _add_what_lasts(own, laid, of)
     like = {**laid, **{name: whole(*laid[name].shape) for name in FLAGS}}
     left_out: dict[str, Any] = {
         name: np.zeros((*of, *laid[name].shape), like.pop(name).dtype)
@@ -667,9 +678,29 @@ def _parts_of_two(arrays: Mapping[str, _Array]) -> tuple[dict[str, _Array], ...]
     return tuple(parts.values())
 
 
-def _most_lows(streams: int) -> IntArray:
+def _add_what_lasts(
+    own: dict[str, Any], laid: Mapping[str, ArrayForm], of: tuple[int, ...]
+) -> None:
+    """Add the evidence of what lasts to states of before there was any: it begins with none."""
+    if "lasting" in own or "evidences" not in own:
+        return
+    own["lasting"] = np.zeros((*of, *laid["lasting"].shape))
+    more = np.zeros((*of, *laid["evidences"].shape))
+    more[..., MOVING_LEVEL : MOVING_LIMIT + 1] = 1.0, MOST_THRESHOLD
+    known = own["evidences"]
+    if known.shape == (*of, len(more[(0,) * len(of)]) - laid["lasting"].shape[0], more.shape[-1]):
+        more[..., : known.shape[-2], :] = known
+        own["evidences"] = more
+    if "left_out" in own and own["left_out"].size:
+        left = own["left_out"]
+        streams = left.shape[-1] - LEFT_OUT
+        parts = left[..., :streams], np.zeros_like(left[..., :streams]), left[..., streams:]
+        own["left_out"] = np.concatenate(parts, axis=-1)
+
+
+def _most_lows(evidences: int) -> IntArray:
     """Return the largest numbers of the last row of `lows` but for the row after a gap, (5,)."""
-    return np.array([MOST_SPARED, max(streams - 1, 0), MOST, MOST_MEMORY, MOST_MEMORY], np.int64)
+    return np.array([MOST_SPARED, max(evidences - 1, 0), MOST, MOST_MEMORY, MOST_MEMORY], np.int64)
 
 
 def _check_moving(tables: Tables, seen: IntArray) -> None:
@@ -678,17 +709,17 @@ def _check_moving(tables: Tables, seen: IntArray) -> None:
     Raises:
         ConfigError: for a number that no state has.
     """
-    streams = tables.evidences.shape[-2]
-    if not streams:
+    evidences = tables.evidences.shape[-2]
+    if not evidences:
         return
     lows = tables.lows
     modes = max(tables.units.shape[-1], 1)
     check_whole("reference.compared", tables.compared[..., :2], 0, modes)
     check_whole("reference.compared", tables.compared[..., 2:5], 0, seen[..., np.newaxis])
     check_whole("reference.lows", lows[..., 0, LOW_ROW], NOT_YET, seen)
-    for numbers in (lows[..., 1:-1, LOW_ROW], lows[..., :-1, 2]):
+    for numbers in (lows[..., 1:-1, LOW_ROW], *(lows[..., :-1, place] for place in (2, 3, 5))):
         check_whole("reference.lows", numbers, 0, seen[..., np.newaxis])
-    for place, most in enumerate(_most_lows(streams).tolist()):
+    for place, most in enumerate(_most_lows(evidences).tolist()):
         least = -1 if place == WAITING else 0
         check_whole("reference.lows", lows[..., -1, place], least, most)
     for place in (ARMED, AFTER_GAP):
