@@ -28,7 +28,7 @@ few; its shape. */
 /* How much farther a threshold is taken as a memory ends, which has not seen what comes once in a while; this goes
 back to nothing over a part of a memory. */
 #define FARTHER_AT_FIRST 3.0
-#define FARTHER_FOR 0.75
+#define FARTHER_FOR 0.6
 
 chances lay_chances(arena *from, const reference_state *state) {
   int64_t many = streams_of(state);

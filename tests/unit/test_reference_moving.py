@@ -589,7 +589,7 @@ def test_thresholds_are_where_excursions_are_as_rare_as_stated(blocks: int, rate
     """
     spec = dataclasses.replace(SPEC, memory="2048 rows", false_alarms=rate * 1e6)
     many, parts = [], []
-    farther = 1 + 3 * max(1.75 - blocks * BLOCK / 2048, 0) / 0.75
+    farther = 1 + 3 * max(1.6 - blocks * BLOCK / 2048, 0) / 0.6
     for seed in range(3):
         rows = np.random.default_rng(seed).normal(size=(blocks * BLOCK, 4))
         tables = run(spec, rows)[0].tables
