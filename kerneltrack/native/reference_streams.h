@@ -30,7 +30,6 @@ static inline int64_t streams_of(const reference_state *state) { return state->h
 /* The evidences: those of the streams, then the lasting one of each slow mean. */
 static inline int64_t evidences_of(const reference_state *state) { return state->evidences.rows; }
 
-
 /* The streams: 0 of all that is said of a row, whose p is told; it has no evidence, and its heights are those of the
 others together; then what its channels are beside their means over time, of each and of all of them; the slow means,
 likewise; the windows, if they are asked for; the hours. */

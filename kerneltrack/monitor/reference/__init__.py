@@ -198,27 +198,28 @@ very odd rows would hide. Its heights are counted in bins of a quarter of an oct
 by the rate of its s, whose scores it is of. Rows of a shorter memory are learned before it adds up.
 
 From an eighth of a memory on excursions are counted, of the hours and of modes from half of one on;
-episodes open once a memory was seen; `p` is there from `rows` on. An episode is no excursion: it is
-what was not normal, and if its height counted, the same event would be hidden when it comes again;
-of all streams together it is one, so that what opens more episodes than stated does not lower
-thresholds further. In an episode what S lets pass follows the level that its surprises come to, v ←
-v + .002(-ln p - v), up to 20 times: so it ends after a lasting change, what comes later is seen,
-and what is normal now is learned. v falls back likewise, before there is another. An episode that
-is over by the evidence it was opened by goes on while that of another stream still grows, beyond
-half of its h: a slow mean shows for some hundred rows what was; for 150 rows after the last odd one
-it has no evidence. Where most of the last rows are still odd as it ends, the episode is `steady`,
-the device has changed, and m and W of before it are kept. Rows of a later episode that are usual
-under these, or nearer to that m than half of what lies between it and the m of now, have
-`recovered`, where the m of now would not have been usual itself: before anything of the change was
-learned no row can tell. Both are judged without f and s, which show for some hundred rows what was.
-The blame of a row goes to the channel by which d² would fall most. After a gap, a distance of more
-than four usual ones, as many rows as twice the gap had, 150 at most and a quarter of those since
-the gap before, are spared: neither evidence nor learned. Where a cause, or a mean of it over time,
-goes further than on any of the last 16 days that were learned (a day: the rows that are learned
-together), nothing is known of the rest: once episodes may open, and while none is open, such a row
-is no evidence, but is learned. Stuck channels count in their own stream; their runs are learned for
-a memory. A memory in time is one in rows by the pace of the rows so far; without times it is 4,032
-rows.
+episodes open once a memory was seen; `p` is there from `rows` on. A memory that has just been seen
+does not show what comes once in a while: h is four times as far then, and comes back over .6 of a
+memory. An episode is no excursion: it is what was not normal, and if its height counted, the same
+event would be hidden when it comes again; of all streams together it is one, so that what opens
+more episodes than stated does not lower thresholds further. In an episode what S lets pass follows
+the level that its surprises come to, v ← v + .002(-ln p - v), up to 20 times: so it ends after a
+lasting change, what comes later is seen, and what is normal now is learned. v falls back likewise,
+before there is another. An episode that is over by the evidence it was opened by goes on while that
+of another stream still grows, beyond half of its h: a slow mean shows for some hundred rows what
+was; for 150 rows after the last odd one it has no evidence. Where most of the last rows are still
+odd as it ends, the episode is `steady`, the device has changed, and m and W of before it are kept.
+Rows of a later episode that are usual under these, or nearer to that m than half of what lies
+between it and the m of now, have `recovered`, where the m of now would not have been usual itself:
+before anything of the change was learned no row can tell. Both are judged without f and s, which
+show for some hundred rows what was. The blame of a row goes to the channel by which d² would fall
+most. After a gap, a distance of more than four usual ones, as many rows as twice the gap had, 150
+at most and a quarter of those since the gap before, are spared: neither evidence nor learned. Where
+a cause, or a mean of it over time, goes further than on any of the last 16 days that were learned
+(a day: the rows that are learned together), nothing is known of the rest: once episodes may open,
+and while none is open, such a row is no evidence, but is learned. Stuck channels count in their own
+stream; their runs are learned for a memory. A memory in time is one in rows by the pace of the rows
+so far; without times it is 4,032 rows.
 
 Where rows come so often that two days have 4,096 of them, eight times `rows`, the first scores are
 by some hours of one day alone, and far too high: all but 64 are forgotten once two days are over.
