@@ -149,28 +149,36 @@ void add_scores(reference_state *state, int64_t mode, int64_t lags) {
   }
 }
 
+/* How often the excursions of an evidence were so high: bins, each as wide as so many of the finest. */
+typedef struct {
+  double *at;
+  int64_t bins, wide;
+} tallied;
+
+static tallied heights_of(const reference_state *state, int64_t evidence) {
+  int64_t many = streams_of(state);
+  if (evidence < many) return (tallied){row_of(&state->heights, evidence), state->heights.columns, 1};
+  return (tallied){row_of(&state->lasting, evidence - many), state->lasting.columns, COARSE};
+}
+
 void add_heights(reference_state *state) {
-  for (int64_t stream = 0; stream < streams_of(state); stream++) {
-    double *best = &row_of(&state->evidences, stream)[MOVING_BEST];
+  for (int64_t evidence = 0; evidence < evidences_of(state); evidence++) {
+    double *best = &row_of(&state->evidences, evidence)[MOVING_BEST];
+    tallied heights = heights_of(state, evidence);
     if (*best > 0.0)
-      row_of(&state->heights, stream)[bin_of(*best, HEIGHT_LOWEST, state->heights.columns)] += 1.0;
-    *best = 0.0;
-  }
-  for (int64_t slow = 0; slow < state->lasting.rows; slow++) {
-    double *best = &row_of(&state->evidences, streams_of(state) + slow)[MOVING_BEST];
-    if (*best > 0.0)
-      row_of(&state->lasting, slow)[bin_of(*best, HEIGHT_LOWEST, COARSE * state->lasting.columns) / COARSE] += 1.0;
+      heights.at[bin_of(*best, HEIGHT_LOWEST, heights.wide * heights.bins) / heights.wide] += 1.0;
     *best = 0.0;
   }
 }
 
-/* Where a bin of heights begins, which is as wide as so many of the fine ones. */
+/* Where a bin of heights begins, which is as wide as so many of the finest. */
 static double height_at(int64_t bin, int64_t wide) { return edge_of(bin * wide, HEIGHT_LOWEST); }
 
 /* h: where excursions of S are as rare as stated. Of the highest ones the heights beyond a level
 are taken as exponential with a mean that is not known better than they say. */
-static double limit_of(const double *heights, int64_t bins, int64_t wide, double watched, double rate) {
-  bins = end_of(heights, bins);
+static double limit_of(tallied of, double watched, double rate) {
+  const double *heights = of.at;
+  int64_t bins = end_of(heights, of.bins), wide = of.wide;
   double total = sum_of(heights, bins), wanted = larger(rate * watched, 1e-12), count = 0.0, over = 0.0;
   double kept = larger(FEWEST_PEAKS, smaller(MOST_PEAKS, total / PEAK_PART));
   kept = smaller(kept, larger(total - 1.0, 1.0));
@@ -201,10 +209,9 @@ static double limit_of(const double *heights, int64_t bins, int64_t wide, double
 /* The part of their own thresholds at which excursions of all streams together are as rare as stated. The sum of the
 streams' rates, by which these are made, is the most that theirs can be: it is 1 at most. */
 static double part_of_limits(const reference_settings *settings, const reference_state *state) {
-  const double *heights = row_of(&state->heights, 0);
-  int64_t bins = state->heights.columns;
-  if (sum_of(heights, bins) < ENOUGH_PEAKS) return 1.0;
-  double limit = limit_of(heights, bins, 1, state->watched.at[0], rate_of(settings, state));
+  tallied heights = heights_of(state, 0);
+  if (sum_of(heights.at, heights.bins) < ENOUGH_PEAKS) return 1.0;
+  double limit = limit_of(heights, state->watched.at[0], rate_of(settings, state));
   return smaller(larger(limit / TOGETHER, LEAST_PART), 1.0);
 }
 
@@ -224,16 +231,9 @@ void find_limits(const reference_settings *settings, reference_state *state, dou
   double rate = rate_of(settings, state) / (double)weighed, part = part_of_limits(settings, state);
   part *= farther((double)(state->counts.at[SEEN] - state->counts.at[BEGAN]) / memory);
   row_of(&state->evidences, 0)[MOVING_LIMIT] = part;
-  for (int64_t stream = 1; stream < streams_of(state); stream++) {
-    double limit = limit_of(row_of(&state->heights, stream), state->heights.columns, 1,
-                            state->watched.at[0], rate);
-    row_of(&state->evidences, stream)[MOVING_LIMIT] = smaller(part * larger(limit, 1.0), MOST_THRESHOLD);
-  }
-  for (int64_t mean = 0; mean < state->lasting.rows; mean++) {
-    double limit = limit_of(row_of(&state->lasting, mean), state->lasting.columns, COARSE,
-                            state->watched.at[0], rate);
-    double *held = row_of(&state->evidences, streams_of(state) + mean);
-    held[MOVING_LIMIT] = smaller(part * larger(limit, 1.0), MOST_THRESHOLD);
+  for (int64_t evidence = 1; evidence < evidences_of(state); evidence++) {
+    double limit = limit_of(heights_of(state, evidence), state->watched.at[0], rate);
+    row_of(&state->evidences, evidence)[MOVING_LIMIT] = smaller(part * larger(limit, 1.0), MOST_THRESHOLD);
   }
 }
 
