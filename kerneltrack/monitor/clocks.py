@@ -1,4 +1,4 @@
-"""What clocks of a time zone show: its offsets, changes of the clock included."""
+"""What clocks of a time zone show, changes of the clock included; days of the week."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ UTC = "UTC"
 QUARTER = 900
 """Seconds, at whose multiples clocks change: those of the last fifty years all do."""
 SECOND = 10**9
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def weekday_of(name: str) -> int:
+    """Return a weekday's number from Monday, 0, on, by its name or the first three letters of it.
+
+    Raises:
+        ValueError: for another word.
+    """
+    return [*WEEKDAYS, *(each[:3] for each in WEEKDAYS)].index(name.lower()) % len(WEEKDAYS)
 
 
 def is_zone(name: str) -> bool:

@@ -13,14 +13,13 @@ import numpy as np
 
 from kerneltrack.arrays import IntArray
 from kerneltrack.errors import ConfigError
-from kerneltrack.monitor.clocks import UTC
+from kerneltrack.monitor.clocks import UTC, weekday_of
 
 YEAR, WEEK, DAY = "year", "week", "day"
 EVERY = re.compile(rf"every +({YEAR}|{WEEK}|{DAY}) +(.*)", re.IGNORECASE)
 """How a time begins that comes again."""
 FIRST_YEAR, LAST_YEAR = 1970, 2100
 """Those in which it comes."""
-WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _ALLOWED = {
     YEAR: "a month and day that each year has, as 12-24, or a time of it, 12-24T18:00",
     WEEK: "a day of the week, as Sunday, or a time of it, Sunday 06:00",
@@ -132,10 +131,7 @@ def _of_a_year(text: str) -> tuple[int, int, str]:
 
 def _of_a_week(text: str) -> tuple[int, int, str]:
     name, _, clock = re.sub("[Tt](?=[0-9])", " ", text).partition(" ")
-    names = [each for each in WEEKDAYS if name.lower() in (each, each[:3])]
-    if not names:
-        raise ValueError(text)
-    return 1, WEEKDAYS.index(names[0]), clock.strip()
+    return 1, weekday_of(name), clock.strip()
 
 
 @lru_cache(maxsize=1024)

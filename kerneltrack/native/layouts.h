@@ -485,13 +485,14 @@ typedef struct {
   int64_t moves;
   int64_t memory_time;
   int64_t season;
+  int64_t days_off;
   int64_t accept_after;
   int64_t gap;
   int64_t window;
   int64_t mode;
   int64_t learn;
 } reference_settings;
-KT_WORDS(reference_settings, 19);
+KT_WORDS(reference_settings, 20);
 
 /* Tables: The part of a reference's state that its own row loops work on (native/reference.c). */
 typedef struct {

@@ -208,7 +208,7 @@ static void blame_row(reference_state *state, const moving_work *work, int64_t l
   int64_t hours = hours_of(state);
   double hour = row_of(&state->measured, hours + 1)[place], sums[3], usual;
   double above = distance_above(work, channel, &usual);
-  if (status_of(state)[WHICH] == hours && hour >= 0.0 && hour < HOURS) {
+  if (status_of(state)[WHICH] == hours && is_hour(state, hour)) {
     hour_sums(state, (int64_t)hour, channel, sums);
     double mean = sums[1] / larger(sums[0], 1.0);
     above = row_of(&state->rows, lags - 1 + place)[channel] - mean;

@@ -59,9 +59,9 @@ typedef struct {
 } episode_sums;
 
 static episode_sums sums_at(const reference_state *state, int64_t place) {
-  double *at = row_of(&state->episode_sums, place);
+  double *hours = row_of(&state->episode_sums, place), *at = hours + state->hours.rows;
   int64_t width = state->rows.columns;
-  return (episode_sums){at, at + HOURS, at + HOURS + width, at + HOURS + 2 * width, at + HOURS + 3 * width};
+  return (episode_sums){hours, at, at + width, at + 2 * width, at + 3 * width};
 }
 
 /* The Σδδᵀ of a channel: the lower triangle, row by row. */
@@ -92,7 +92,7 @@ static void add_to_episode(const reference_settings *settings, reference_state *
   episode_sums sums = sums_at(state, kept_at);
   if (kept[KEPT_ROWS]++ == 0) fill(sums.hours, 0.0, state->episode_sums.columns);
   double hour = row_of(&state->measured, streams_of(state))[place];
-  if (hour >= 0.0 && hour < HOURS) sums.hours[(int64_t)hour] += 1.0;
+  if (is_hour(state, hour)) sums.hours[(int64_t)hour] += 1.0;
   const double *row = row_of(&state->rows, settings->lags - 1 + place);
   for (int64_t d = 0; d < width; d++) {
     sums.first[d] += row[d];
@@ -190,7 +190,7 @@ static int count_scores(part *of, const episode_sums *sums, int64_t rows) {
 static void learn_hours(part *of, const episode_sums *sums, int64_t rows) {
   reference_state *state = &of->state;
   int64_t width = state->rows.columns, last = streams_of(state) - 1;
-  for (int64_t hour = 0; hour < HOURS; hour++) {
+  for (int64_t hour = 0; hour < state->hours.rows; hour++) {
     double here = sums->hours[hour], largest = 0.0, now[3];
     if (!(here > 0.0)) continue;
     for (int64_t d = 0; d < width; d++) {

@@ -16,6 +16,9 @@ independent rows' slow mean, which is such a part of theirs. */
 #define HOUR_DAYS 3
 #define NOT_KNOWN -1.0
 #define HOUR_NS 3600000000000
+/* The hour of a week, from Monday on, with which times begin: 1970 began on a Thursday. */
+#define FIRST_HOUR (3 * HOURS)
+#define HOURS_OF_WEEK (7 * HOURS)
 /* Entries of v that are summed side by side, in registers. */
 #define TILE_OF_V 16
 
@@ -196,17 +199,20 @@ double distance_above(const moving_work *work, int64_t channel, double *usual) {
   return work->part[0];
 }
 
-/* The hour of the day by the clocks of a place, ns; -1 where rows have no times. */
+/* The place of an hour by local clocks, ns: that of the day, on days off behind those of the others; -1 where rows
+have no times. */
 static int64_t hour_of(const reference_settings *settings, int64_t time, int64_t local) {
   if (!settings->season || time == 0) return -1;
   int64_t hour = local / HOUR_NS - (local % HOUR_NS < 0);
-  return (hour % HOURS + HOURS) % HOURS;
+  int64_t of_week = ((hour + FIRST_HOUR) % HOURS_OF_WEEK + HOURS_OF_WEEK) % HOURS_OF_WEEK;
+  return (settings->days_off >> of_week / HOURS & 1) * HOURS + of_week % HOURS;
 }
 
 void hour_sums(const reference_state *state, int64_t hour, int64_t channel, double *sums) {
+  int64_t first = hour / HOURS * HOURS;
   const double *now = row_of(&state->hours, hour);
-  const double *before = row_of(&state->hours, (hour + HOURS - 1) % HOURS);
-  const double *after = row_of(&state->hours, (hour + 1) % HOURS);
+  const double *before = row_of(&state->hours, first + (hour + HOURS - 1) % HOURS);
+  const double *after = row_of(&state->hours, first + (hour + 1) % HOURS);
   for (int64_t i = 3 * channel; i < 3 * channel + 3; i++)
     sums[i - 3 * channel] = fma(0.5, before[i] + after[i], now[i]);
 }

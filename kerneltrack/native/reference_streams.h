@@ -17,6 +17,7 @@ a call. Equations and symbols are in `kerneltrack/monitor/reference/__init__.py`
 #define MOST_THRESHOLD 1e9
 /* What the height of an excursion of all streams together is told in: so many to a threshold. */
 #define TOGETHER 64.0
+/* Of a day; those of days off are known by themselves, if they are. */
 #define HOURS 24
 /* The least deviation at an hour. */
 #define HOUR_FLOOR 0.05
@@ -40,6 +41,10 @@ static inline int64_t slow_of(const reference_state *state, int64_t channel) {
 }
 
 static inline int64_t hours_of(const reference_state *state) { return streams_of(state) - 1; }
+
+static inline int is_hour(const reference_state *state, double hour) {
+  return hour >= 0.0 && hour < (double)state->hours.rows;
+}
 
 /* The stream whose scores an evidence is of. */
 static inline int64_t said_by(const reference_state *state, int64_t evidence) {

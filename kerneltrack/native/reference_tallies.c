@@ -138,7 +138,7 @@ void add_scores(reference_state *state, int64_t mode, int64_t lags) {
   for (int64_t place = 0; place < state->good.size; place++) {
     if (!state->good.at[place] || mode_at(state, place) != mode) continue;
     double hour = row_of(&state->measured, many)[place];
-    if (!(hour >= 0.0 && hour < HOURS)) continue;
+    if (!is_hour(state, hour)) continue;
     const double *row = row_of(&state->rows, lags - 1 + place);
     double *sums = row_of(&state->hours, (int64_t)hour);
     for (int64_t d = 0; d < width; d++) {

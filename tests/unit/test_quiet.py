@@ -22,9 +22,9 @@ from kerneltrack.fleet.restore import decode
 from kerneltrack.fleet.run import run_rows
 from kerneltrack.fleet.states import encode
 from kerneltrack.monitor import reference
+from kerneltrack.monitor.clocks import WEEKDAYS
 from kerneltrack.monitor.entries import check_devices
 from kerneltrack.monitor.quiet import Entry, QuietTime, QuietTimes, checked_times
-from kerneltrack.monitor.recurring import WEEKDAYS
 from kerneltrack.monitor.reference import AUTO, BLOCK, ReferenceSpec
 from kerneltrack.monitor.spans import parse_moment
 from kerneltrack.trackers import OKFEBSpec

@@ -26,6 +26,7 @@ Times = npt.NDArray[np.int64]
 
 SPEC = ReferenceSpec(learning=AUTO, rows=256, memory="1024 rows", season="none")
 HOURLY = ReferenceSpec(learning=AUTO, rows=256, memory="7 days")
+WEEKLY = ReferenceSpec(learning=AUTO, rows=256, memory="14 days", season="week")
 MINUTE = 60 * 10**9
 
 
@@ -235,15 +236,18 @@ def test_p_is_the_share_of_scores_that_are_as_high() -> None:
     seed=st.integers(0, 2**31),
     cuts=st.lists(st.integers(0, 3000), max_size=12),
     causes=st.sampled_from([(), (0,), (1, 3)]),
+    season=st.sampled_from(["day", "week"]),
 )
-def test_cuts_change_no_bit(seed: int, cuts: list[int], causes: tuple[int, ...]) -> None:
+def test_cuts_change_no_bit(
+    seed: int, cuts: list[int], causes: tuple[int, ...], season: str
+) -> None:
     rng = np.random.default_rng(seed)
     rows, times = normal(seed, 3000), clock(3000)
     for row in rng.integers(300, 3000, 3):
         times[row:] += 13 * 60 * MINUTE
     begins = int(rng.integers(1500, 2800))
     rows[begins : begins + 100, 1] += 3
-    spec = dataclasses.replace(SPEC, season="day", false_alarms=100, causes=causes)
+    spec = dataclasses.replace(SPEC, season=season, false_alarms=100, causes=causes)
     whole = run(spec, rows, times)
     parts = run(spec, rows, times, *sorted(cuts))
     for one, two in zip(whole[1].columns, parts[1].columns, strict=True):
@@ -355,6 +359,19 @@ def test_a_fault_is_not_learned_before_it_is_noticed_and_a_drift_is() -> None:
     assert any(20_000 < episode.opened < 20_900 for episode in reported)
 
 
+def weeks(count: int, off: tuple[int, int], *overtime: int) -> tuple[Array, Times]:
+    """Rows of a machine that works by day, but not on days off, or from these rows on for hours."""
+    many = count * 7 * 144
+    times = clock(many)
+    hour, weekday = times // (60 * MINUTE) % 24, (times // (24 * 60 * MINUTE) + 3) % 7
+    rng = np.random.default_rng(1)
+    loads = np.repeat(rng.choice([0.0, 0.5, 1.0], many // 6 + 1), 6)[:many]
+    loads = np.where((hour >= 6) & (hour < 22) & ~np.isin(weekday, off), loads, 0.0)
+    for row in overtime:
+        loads[row : row + 36] = 0.5
+    return loads[:, None] * [3.0, 5.0, 9.0] + 0.1 * rng.normal(size=(many, 3)), times
+
+
 @pytest.mark.sanitized
 def test_work_at_an_hour_that_was_never_one_is_found_by_the_hours_alone() -> None:
     count = 20 * 144
@@ -375,6 +392,38 @@ def test_work_at_an_hour_that_was_never_one_is_found_by_the_hours_alone() -> Non
     _, _, reported = run(HOURLY, rows(nights), times)
     assert reported
     assert 0 <= reported[0].opened - (15 * 144 + 18) <= 3
+
+
+@pytest.mark.sanitized
+@pytest.mark.parametrize(("days_off", "off"), [("saturday sunday", (5, 6)), ("Fri SAT", (4, 5))])
+def test_work_on_a_day_off_is_found_by_the_hours_of_days_off_alone(
+    days_off: str, off: tuple[int, int]
+) -> None:
+    began = (28 + off[0]) * 144 + 36
+    rows, times = weeks(5, off, began)
+    weekly = dataclasses.replace(WEEKLY, days_off=days_off)
+    assert not run(dataclasses.replace(HOURLY, memory="14 days"), rows, times)[2]
+    state, _, reported = run(weekly, *weeks(5, off))
+    assert not reported
+    hours = state.tables.hours
+    means = (hours[:, 1::3] / hours[:, ::3]).reshape(2, 24, 3)
+    # No hour of a day off has rows of work, nor any of the other nights.
+    assert (means[0, 6:22].min(axis=0) - means[1].max(axis=0) > means[1].std(axis=0)).all()
+    assert np.ptp(means[1], axis=0).max() < 0.1
+    _, _, reported = run(weekly, rows, times)
+    assert 0 <= reported[0].opened - began <= 3
+
+
+def test_work_on_a_day_off_that_was_no_fault_is_usual_from_then_on() -> None:
+    overtime = [(28 + 5) * 144 + 36, (35 + 5) * 144 + 36]
+    rows, times = weeks(6, (5, 6), *overtime)
+    _, _, reported = run(WEEKLY, rows, times)
+    opened = [episode for episode in reported if not episode.closed]
+    assert [episode.opened // 144 for episode in opened] == [33, 40]
+    said = np.array([[opened[0].times[0], 0, times[34 * 144], True, False]])
+    state = reference.init(WEEKLY, rows[:256])
+    _, _, after = reference.update(WEEKLY, state, rows, times, said=said)
+    assert {episode.opened // 144 for episode in after} == {33}
 
 
 def test_hours_are_those_of_the_zone() -> None:
@@ -824,6 +873,12 @@ def test_a_fault_from_the_first_of_other_rows_on_begins_with_it() -> None:
         ({"learning": AUTO, "memory": "100 rows"}, "memory"),
         ({"learning": AUTO, "memory": "a while"}, "memory"),
         ({"learning": AUTO, "season": "year"}, "season"),
+        ({"learning": AUTO, "days_off": "friday saturday"}, "days_off"),
+        ({"learning": AUTO, "season": "week", "days_off": ""}, "days_off"),
+        ({"learning": AUTO, "season": "week", "days_off": "sunday caturday"}, "days_off"),
+        ({"learning": AUTO, "season": "week", "days_off": "sunday sun"}, "days_off"),
+        ({"learning": AUTO, "season": "week", "days_off": "m t w t f s s"}, "days_off"),
+        ({"days_off": "friday saturday"}, "days_off"),
         ({"learning": AUTO, "zone": "Mars/Olympus"}, "zone"),
         ({"zone": "Europe/Berlin"}, "zone"),
         ({"memory": "7 days"}, "memory"),

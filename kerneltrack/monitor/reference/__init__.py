@@ -132,9 +132,10 @@ one more with windows, each made before the row waits:
   W, so that these are the last DL entries of y and the first D;
 - the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (`zone`) with half of those
   beside it, once it has 12 rows, a quarter of them its own, and three days are known (`season`):
-  work at night. An hour that is always quiet is not known by those beside it. Rows before are not
-  counted; the hours have evidence once a quarter of the rows that are kept were counted, and open
-  episodes once half of them were, since a memory may be shorter than three days;
+  work at night. The hours of days off may be known by themselves: work at the weekend. An hour that
+  is always quiet is not known by those beside it. Rows before are not counted; the hours have
+  evidence once a quarter of the rows that are kept were counted, and open episodes once half of
+  them were, since a memory may be shorter than three days;
 - where a window is asked for, δ as above, of windows beside those of the rows that are remembered,
   8,192/D or 1,024 of them at most, without those that wait. w is found whenever so many rows are
   known as another power of two, until episodes open; what was counted of windows of another length

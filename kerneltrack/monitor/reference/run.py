@@ -20,7 +20,7 @@ from kerneltrack.monitor.reference.episodes import (
 )
 from kerneltrack.monitor.reference.joining import join, takes_over
 from kerneltrack.monitor.reference.left_out import Told, leave_out
-from kerneltrack.monitor.reference.spec import DAY, GATED, ReferenceSpec
+from kerneltrack.monitor.reference.spec import GATED, NO_SEASON, ReferenceSpec
 from kerneltrack.monitor.reference.state import (
     BEGAN,
     PASSED_BY,
@@ -74,6 +74,7 @@ class ReferenceSettings(NamedTuple):
         moves: Whether it moves.
         memory_time: Its memory in ns.
         season: Whether it knows the hours of the day.
+        days_off: Weekdays whose hours are known by themselves, a bit each from Monday on.
         accept_after: Rows after which an episode becomes the new normal; 0: none does.
         gap: Time without rows after which lags, means and evidence begin anew, ns; 0: never.
         window: Rows of a window; 0: there is no view of windows, -1: their period is found.
@@ -95,6 +96,7 @@ class ReferenceSettings(NamedTuple):
     moves: bool
     memory_time: int
     season: bool
+    days_off: int
     accept_after: int
     gap: int
     window: int
@@ -290,7 +292,8 @@ def settings_of(spec: ReferenceSpec, width: int, learn: bool) -> ReferenceSettin
         gated=spec.learning == GATED,
         moves=spec.moves,
         memory_time=memory.time or 0,
-        season=spec.season == DAY,
+        season=spec.season != NO_SEASON,
+        days_off=spec.off_bits,
         accept_after=spec.accept_after or 0,
         gap=spec.gap_time,
         window=spec.window_rows,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from kerneltrack.errors import ConfigError
-from kerneltrack.monitor.clocks import UTC, is_zone
+from kerneltrack.monitor.clocks import UTC, WEEKDAYS, is_zone, weekday_of
 from kerneltrack.monitor.condition import FIELD, Condition, read_condition
 from kerneltrack.monitor.spans import Span, parse_moment, parse_span
 from kerneltrack.settings import OneOf, Range, Words, is_place
@@ -16,7 +16,9 @@ from kerneltrack.specs import Spec
 from kerneltrack.trackers.covariance.spec import CovarianceSpec
 
 FIRST, GATED, AUTO = LEARNINGS = ("first", "gated", "auto")
-DAY, NO_SEASON = SEASONS = ("day", "none")
+DAY, WEEK, NO_SEASON = SEASONS = ("day", "week", "none")
+HOURS = 24
+"""Of a day."""
 BLOCK = 128
 """Rows after which the reference learns, all at once."""
 MOST_COLUMNS = 192
@@ -139,8 +141,14 @@ class ReferenceSpec(Spec):
     season: Annotated[
         str,
         OneOf(SEASONS),
-        """Let a moving reference know the hours of the day ("day") or not ("none").""",
+        """Let a moving reference know the hours of the day ("day"), those of days off by themselves
+        ("week"), or none ("none").""",
     ] = DAY
+    days_off: Annotated[
+        str,
+        """Weekdays, in English, whose hours a moving reference knows by themselves if `season` is
+        "week", such as "friday saturday".""",
+    ] = "saturday sunday"
     zone: Annotated[
         str,
         """IANA time zone of these hours, such as Europe/Berlin. Changes of the clock are
@@ -259,7 +267,16 @@ class ReferenceSpec(Spec):
             allowed = f"{LEAST_MEMORY} to {MOST_MEMORY} rows, or a time"
             raise ConfigError("memory", self.memory, allowed)
         if not self.moves:
-            for name in ("memory", "season", "zone", "causes", "mode", "max_modes", *SPANS):
+            for name in (
+                "memory",
+                "season",
+                "days_off",
+                "zone",
+                "causes",
+                "mode",
+                "max_modes",
+                *SPANS,
+            ):
                 if getattr(self, name) != getattr(type(self), name):
                     allowed = f"left out unless the reference is {AUTO}"
                     raise ConfigError(name, getattr(self, name), allowed)
@@ -271,11 +288,25 @@ class ReferenceSpec(Spec):
         if None not in (self.every, self.also_every):
             allowed = "left out with every, by which no reference judges all rows"
             raise ConfigError("also_every", self.also_every, allowed)
+        self._check_season()
         if not is_zone(self.zone):
             raise ConfigError("zone", self.zone, "a name of the time-zone data base, Europe/Berlin")
         for name in ("until", "accept_after"):
             if getattr(self, name) is not None:
                 raise ConfigError(name, getattr(self, name), f"left out for {AUTO}, which moves")
+
+    def _check_season(self) -> None:
+        """Refuse days off that are no weekdays, all of them, or not known by themselves."""
+        if self.season != WEEK and self.days_off != type(self).days_off:
+            raise ConfigError("days_off", self.days_off, f"left out unless season is {WEEK}")
+        try:
+            days = [weekday_of(name) for name in self.days_off.split()]
+        except ValueError:
+            days = []
+        if not 0 < len(days) == len(set(days)) < len(WEEKDAYS):
+            raise ConfigError(
+                "days_off", self.days_off, "one to six weekdays, each once: friday saturday"
+            )
 
     @property
     def span(self) -> Span:
@@ -312,7 +343,17 @@ class ReferenceSpec(Spec):
     @property
     def zone_of_hours(self) -> str:
         """Zone whose clocks say which hour of the day a row is of; UTC where hours do not count."""
-        return self.zone if self.moves and self.season == DAY else UTC
+        return self.zone if self.moves and self.season != NO_SEASON else UTC
+
+    @property
+    def off_bits(self) -> int:
+        """Weekdays whose hours are known by themselves, a bit each from Monday on."""
+        return sum(1 << weekday_of(name) for name in self.days_off.split() if self.season == WEEK)
+
+    @property
+    def hours(self) -> int:
+        """Hours that are known, each of its own: of a day, or of a day and of a day off."""
+        return 2 * HOURS if self.season == WEEK else HOURS
 
     @property
     def memory_span(self) -> Span:

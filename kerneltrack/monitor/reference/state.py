@@ -209,7 +209,8 @@ class Tables(NamedTuple):
             highest since it was 0, the level that surprise has come to, h, since S was low the
             largest surprise and their sum, and the highest excursion in the open block; the h of
             the first one is the part of their own h that the others' are.
-        hours: (24, 3D) of each hour of the day by channel: rows, their sum and sum of squares.
+        hours: (H, 3D) of each of the 24 hours of the day, then of those of days off if these are
+            known by themselves, by channel: rows, their sum and sum of squares.
         watched: (1,) rows that the excursions came in.
         waiting: (1, E + T) Σ(e - m) of the rows that wait to be learned, and behind it the lower
             triangle of Σ(e - m)(e - m)ᵀ.
@@ -241,10 +242,10 @@ class Tables(NamedTuple):
             is none, or its rows were learned), since and until when it was, ns (0: it is open),
             whether people said that it was false, its rows in `episode_sums`, and their mode. In
             the last one how many episodes' rows were learned. (0, 6) where it does not move.
-        episode_sums: (4, 24 + 3D + E(E/D + 1)/2) of each of these: its rows by the hour of the day;
-            of each channel the rows that it was blamed for, its values in all of them and their
-            squares; then of each the lower triangle of Σδδᵀ, row by row, δ being how far its
-            entries were above what the others make of them.
+        episode_sums: (4, H + 3D + E(E/D + 1)/2) of each of these: its rows by hour; of each
+            channel the rows that it was blamed for, its values in all of them and their squares;
+            then of each the lower triangle of Σδδᵀ, row by row, δ being how far its entries were
+            above what the others make of them.
         left_out: (2Q + 7,) of a reference that judges one row of each span: how many rows were left
             out before the one at which each S was low, the one at which what lasts in each was,
             that at which it was as the episode opened, the last one of p < .01, that which opened
@@ -374,7 +375,7 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "heights": real(streams, HEIGHT_BINS),
         "lasting": real(slow, LASTING_BINS),
         "evidences": real(streams + slow, 7),
-        "hours": real(24 if streams else 0, 3 * width),
+        "hours": real(spec.hours if streams else 0, 3 * width),
         "watched": real(1 if streams else 0),
         "waiting": real(each if streams else 0, columns + triangle),
         "lows": whole(streams + 1 if streams else 0, 6),
@@ -387,7 +388,8 @@ def layout(spec: ReferenceSpec, width: int) -> dict[str, ArrayForm]:
         "compared": whole(6 if streams else 0),
         "episodes": whole(KEPT_EPISODES + 1 if streams else 0, 6),
         "episode_sums": real(
-            KEPT_EPISODES if streams else 0, 24 + 3 * width + columns * (columns // width + 1) // 2
+            KEPT_EPISODES if streams else 0,
+            spec.hours + 3 * width + columns * (columns // width + 1) // 2,
         ),
         "shapes": real(width, shapes),
         "before": real(spec.most_window, width),
