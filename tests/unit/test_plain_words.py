@@ -8,6 +8,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -106,13 +107,16 @@ def test_a_page_keeps_to_plain_words(page: Path) -> None:
     assert {cell: named for cell, named in found.items() if named} == {}
 
 
-def texts(path: Path) -> Iterator[str]:
+@cache
+def texts(path: Path) -> list[str]:
     """The strings of a module that are no docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
-            yield " ".join(node.value.split())
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return [
+        " ".join(node.value.split())
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+    ]
 
 
 def test_messages_keep_to_plain_words() -> None:
