@@ -10,7 +10,7 @@ import numpy as np
 
 from kerneltrack import codec
 from kerneltrack.errors import ConfigError, DataError
-from kerneltrack.fleet.companions import Arrays, FirstRows
+from kerneltrack.fleet.companions import Arrays, Companion, FirstRows
 from kerneltrack.fleet.model import Model, Work
 from kerneltrack.fleet.models import Models
 from kerneltrack.fleet.windows import MeasuredWindows
@@ -145,7 +145,6 @@ def _restored(
             ValueError of a damaged one, which says nothing of the others.
     """
     known, parts, keys, spec = list[Model](), list[dict[str, Arrays]](), list[str](), work.spec
-    asked = work.settings
     for snapshot, name in snapshots:
         about, began = read_about(snapshot.header, name, own), snapshot.header["about"]
         if snapshot.spec is not spec and snapshot.spec.to_dict() != work.spec.to_dict():
@@ -154,7 +153,7 @@ def _restored(
         origin = "" if keeps_given else str(began.get("reference_from", ""))
         if not own and origin != _given_origin(work, about.model_id):
             companions.pop("reference", None)
-        kept = (c for c in work.companions if began.get(c.settings) == asked.get(c.settings))
+        kept = [each for each in work.companions if _is_as_asked(work, each, began)]
         parts.append({each.name: companions[each.name] for each in kept if each.name in companions})
         model = Model(snapshot.state, about.time, about.until, before=about.before)
         known.append(model._replace(origin=origin))
@@ -169,6 +168,23 @@ def _restored(
         times = {name: getattr(known[at], name) for name in ("state", "time", "until", "before")}
         known[at] = fresh._replace(**times, origin=origin)
     return with_beside(work, known, parts, not own)
+
+
+def _is_as_asked(work: Work, companion: Companion, began: Mapping[str, Any]) -> bool:
+    """Check whether a companion was written with the settings that it is asked for with.
+
+    One that the version which wrote it did not have was as it is by default.
+    """
+    asked, before = work.settings.get(companion.settings), began.get(companion.settings)
+    if asked is None or before is None:
+        return asked is before
+    if before == asked:
+        return True
+    default = {s.name: s.default for s in dataclasses.fields(getattr(work, companion.settings))}
+    written: dict[str, Any] = {
+        name: value for name, value in asked.items() if name in before or value != default.get(name)
+    }
+    return bool(before == written)
 
 
 def with_beside(

@@ -9,6 +9,9 @@ independent rows' slow mean, which is such a part of theirs. */
 #define LASTS 25.0
 #define LASTS_WIDER 0.7
 #define SLOW_PART (0.02 / (2.0 - 0.02))
+/* What a slow mean is by the others, where these are far from what is usual, is known to such a part of the way: how
+they go along was learned near to it. */
+#define KNOWN_WITHIN 0.2
 /* Of the hours: rows that one is known by, days seen before. */
 #define KNOWN_HOUR 12.0
 /* An hour is not known by those beside it: such a part of the rows, usually half of them, must be its own. */
@@ -168,11 +171,22 @@ static void measure_four(moving_work *work, int64_t channel) {
     store4(row_of(&work->rest, i) + channel, rest);
     gain = fma4(rest, rest, gain);
     if (i < own - means) fast = gain;
-    if (means > 0 && i == own - 1) slow = abs4(rest);
+    if (means > 0 && i == own - 1) slow = rest;
   }
   store4(work->gains + channel, sqrt4(gain));
   store4(work->fast + channel, sqrt4(fast));
   store4(work->slow + channel, slow);
+}
+
+/* How far a channel's slow mean is from what the others make of it, in deviations beside them; less where they make
+much of it. */
+static double slow_score(const moving_work *work, int64_t channel) {
+  int64_t own = work->own;
+  if (!work->known[channel] || work->means == 0) return 0.0;
+  /* The factor's diagonal holds inverses. */
+  double unit = row_of(&work->side_by_side, own * own - 1)[channel], left = work->slow[channel];
+  double made = KNOWN_WITHIN * (work->e[work->entries[channel * own + own - 1]] / unit - left);
+  return fabs(left) / sqrt(fma(made, made, 1.0));
 }
 
 /* The gains and scores of all channels. */
@@ -182,9 +196,9 @@ static void measure_channels(const reference_state *state, moving_work *work) {
     for (int64_t d = 0; d < width; d++) row_of(&work->turned, i)[d] = work->v[work->places[i * width + d]];
   for (int64_t channel = 0; channel < width; channel += LANES) measure_four(work, channel);
   for (int64_t channel = 0; channel < width; channel++) {
-    if (!work->known[channel]) work->gains[channel] = work->fast[channel] = work->slow[channel] = 0.0;
+    if (!work->known[channel]) work->gains[channel] = work->fast[channel] = 0.0;
     work->scores[fast_of(channel)] = work->fast[channel];
-    work->scores[slow_of(state, channel)] = work->slow[channel];
+    work->scores[slow_of(state, channel)] = slow_score(work, channel);
   }
 }
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipelines.cli.main import main
@@ -20,6 +21,18 @@ def test_a_stored_run_continues_to_the_same_bits(name: str, tmp_path: Path) -> N
     assert {each: found.get(each) for each in wanted} == wanted
     assert "features/z" in wanted
     assert "predictions/prediction" in wanted
+
+
+def test_a_reference_with_a_setting_that_the_stored_run_did_not_have_begins_anew(
+    tmp_path: Path,
+) -> None:
+    stored = json.loads((RUN / "auto/snapshots/index.json").read_text())["reference"]
+    assert "days_off" not in stored
+    continued("auto", tmp_path / "as it was")
+    continued("auto", tmp_path / "other", "--reference-season", "week")
+    p = [pq.read_table(tmp_path / name / "features")["p"] for name in ("as it was", "other")]
+    assert p[0].null_count == 0
+    assert p[1].null_count == len(p[1])
 
 
 def test_a_stored_run_says_who_is_off(capsys: pytest.CaptureFixture[str]) -> None:

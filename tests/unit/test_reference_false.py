@@ -211,7 +211,9 @@ def greedy(e: Array, omega: Array, fast: Array, slow: Array) -> list[tuple[int, 
             parts.append(part)
             gains.append(math.sqrt(part @ v[own]))
             beyond = math.sqrt(v[rows_alone] @ tied) > fast[channel]
-            odd.append(beyond or abs(part[-1]) / math.sqrt(left[-1, -1]) > slow[channel])
+            made = (e[own][-1] - part[-1]) / 5
+            lasting = abs(part[-1]) / math.sqrt(left[-1, -1] + made**2)
+            odd.append(beyond or lasting > slow[channel])
         worst = int(np.argmax(gains))
         if not odd[worst]:
             break

@@ -126,8 +126,11 @@ one more with windows, each made before the row waits:
   fall if the channel, now, before and over time, were what the others make of it. What all
   channels do together, as they do with a load or with the weather, is not in it, a fault of one
   sensor is nothing else. With Ω_AA = GGᵀ, A with the rows first, then f and s, it is ‖G⁻¹v_A‖²,
-  whose last entry is what s alone says, and whose first L ones are what the rows say beside f and
-  s. The root of the sum of these squares is one score, the size of that entry another;
+  whose last entry u is what s alone says, and whose first L ones are what the rows say beside f and
+  s. The root of the sum of these squares is one score. The other is |u|/√(1 + (m/5)²), m being how
+  far the others make s be from its mean, in the unit of u: how channels go along was learned near
+  to what is usual, and is known to a fifth of such a way. In a frost, all that the weather explains
+  may be further off;
 - of all channels likewise what the rows say beside f and s, and what s says: s and f come first in
   W, so that these are the last DL entries of y and the first D;
 - the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (`zone`) with half of those

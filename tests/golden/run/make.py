@@ -28,11 +28,11 @@ COMPANIONS = {
 }
 
 
-def continued(name: str, output: Path) -> dict[str, str]:
+def continued(name: str, output: Path, *flags: str) -> dict[str, str]:
     """Continue a run with the rows that follow; return a digest of each output's columns."""
     start = ("--warm-start", str(RUN / name / "snapshots"))
     rows = str(RUN / "rows.parquet")
-    track(rows, *COLUMNS, *FLAGS, *COMPANIONS[name], *start, "--output", str(output))
+    track(rows, *COLUMNS, *FLAGS, *COMPANIONS[name], *start, *flags, "--output", str(output))
     return {
         f"{folder.name}/{column}": hashlib.sha256(_bytes(table.column(column))).hexdigest()
         for folder in sorted(output.iterdir())
