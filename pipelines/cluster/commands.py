@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kerneltrack.errors import ConfigError
+from pipelines.cache import cache_folder
 from pipelines.cluster import logs, status
 from pipelines.cluster.down import alive, take_down
 from pipelines.cluster.errors import ClusterError
@@ -18,7 +19,7 @@ from pipelines.cluster.folder import Cluster, Folder, load
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import find_java
 from pipelines.cluster.records import Process
-from pipelines.cluster.resolve import cache_folder, resolve
+from pipelines.cluster.resolve import resolve
 from pipelines.cluster.settings import (
     CLASSES,
     PORTS,

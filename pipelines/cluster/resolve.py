@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipelines.cache import cache_folder
 from pipelines.cluster.errors import ClusterError
 from pipelines.cluster.interruption import Interruption
 from pipelines.cluster.java import LIGHT_FLAGS, Java, find_java
@@ -47,14 +48,6 @@ class Jars:
     def jobserver(self) -> Path:
         """The jar of Beam's job server, the expansion service and the Java worker."""
         return self.folder / "jobserver.jar"
-
-
-def cache_folder() -> Path:
-    """Return the user's cache folder: KERNELTRACK_CACHE, or kerneltrack in XDG_CACHE_HOME."""
-    given = os.environ.get("KERNELTRACK_CACHE")
-    if given:
-        return Path(given).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kerneltrack"
 
 
 def stamp() -> str:

@@ -16,10 +16,11 @@ import yaml
 from packaging.requirements import Requirement
 
 import kerneltrack
+from pipelines.cache import cache_folder
 from pipelines.cli import kafka_options
 from pipelines.cluster.configure import TEMPLATES
 from pipelines.cluster.parts import FLINK_FLAGS
-from pipelines.cluster.resolve import Jars, cache_folder
+from pipelines.cluster.resolve import Jars
 from pipelines.cluster.versions import POMS, versions
 from pipelines.job_spec import job_from_flags
 from pipelines.live.columns import columns_from_flags

@@ -48,6 +48,8 @@ EVERY_ROW = "none"
 """No row is left out, or there is no second reference."""
 SPANS = ("every", "also_every")
 """Fields that are spans of event time of which one row is judged."""
+MOVING = ("memory", "season", "days_off", "zone", "causes", "mode", "max_modes", *SPANS)
+"""Fields that only a reference that moves has."""
 OWN_WINDOW = "auto"
 """A window as long as the device's own period."""
 LEAST_WINDOW, MOST_WINDOW, MOST_OWN_WINDOW = 8, 512, 300
@@ -267,16 +269,7 @@ class ReferenceSpec(Spec):
             allowed = f"{LEAST_MEMORY} to {MOST_MEMORY} rows, or a time"
             raise ConfigError("memory", self.memory, allowed)
         if not self.moves:
-            for name in (
-                "memory",
-                "season",
-                "days_off",
-                "zone",
-                "causes",
-                "mode",
-                "max_modes",
-                *SPANS,
-            ):
+            for name in MOVING:
                 if getattr(self, name) != getattr(type(self), name):
                     allowed = f"left out unless the reference is {AUTO}"
                     raise ConfigError(name, getattr(self, name), allowed)

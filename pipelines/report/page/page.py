@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.report.clock import UTC_CLOCK, SiteClock, clock_of
@@ -110,15 +111,18 @@ def render_page(report: Report) -> str:
 def templates(clock: SiteClock = UTC_CLOCK) -> Environment:
     """Return the templates, which escape what they show and refuse a name that has no value.
 
-    A process compiles each of them once, however many pages it writes.
+    A process reads each of them once, however many pages it writes.
 
     `clock` is that by which times are shown.
     """
     # Only here: a job that writes no page does without it.
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
+    from pipelines.report.page.compiled import Compiled  # noqa: PLC0415
+
     environment = Environment(
         loader=PackageLoader("pipelines.report.page"),
+        bytecode_cache=Compiled(Path(__file__)),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
