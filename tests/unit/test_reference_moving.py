@@ -362,17 +362,27 @@ def test_a_fault_is_not_learned_before_it_is_noticed_and_a_drift_is() -> None:
     assert any(20_000 < episode.opened < 20_900 for episode in reported)
 
 
+def loads_by_day(times: Times) -> Array:
+    """The load of a machine that works from 6 to 22, another one each hour."""
+    hour, rng = times // (60 * MINUTE) % 24, np.random.default_rng(1)
+    loads = np.repeat(rng.choice([0.0, 0.5, 1.0], len(times) // 6 + 1), 6)[: len(times)]
+    return np.where((hour >= 6) & (hour < 22), loads, 0.0)
+
+
+def under(loads: Array) -> Array:
+    """Rows of a machine under these loads."""
+    noise = np.random.default_rng(2).normal(size=(len(loads), 3))
+    return np.asarray(loads[:, None] * [3.0, 5.0, 9.0] + 0.1 * noise)
+
+
 def weeks(count: int, off: tuple[int, int], *overtime: int) -> tuple[Array, Times]:
     """Rows of a machine that works by day, but not on days off, or from these rows on for hours."""
-    many = count * 7 * 144
-    times = clock(many)
-    hour, weekday = times // (60 * MINUTE) % 24, (times // (24 * 60 * MINUTE) + 3) % 7
-    rng = np.random.default_rng(1)
-    loads = np.repeat(rng.choice([0.0, 0.5, 1.0], many // 6 + 1), 6)[:many]
-    loads = np.where((hour >= 6) & (hour < 22) & ~np.isin(weekday, off), loads, 0.0)
+    times = clock(count * 7 * 144)
+    weekday = (times // (24 * 60 * MINUTE) + 3) % 7
+    loads = np.where(np.isin(weekday, off), 0.0, loads_by_day(times))
     for row in overtime:
         loads[row : row + 36] = 0.5
-    return loads[:, None] * [3.0, 5.0, 9.0] + 0.1 * rng.normal(size=(many, 3)), times
+    return under(loads), times
 
 
 @pytest.mark.sanitized
@@ -380,19 +390,12 @@ def test_work_at_an_hour_that_was_never_one_is_found_by_the_hours_alone() -> Non
     count = 20 * 144
     times = clock(count)
     hour = times // (60 * MINUTE) % 24
-    rng = np.random.default_rng(1)
-    loads = np.repeat(rng.choice([0.0, 0.5, 1.0], count // 6 + 1), 6)[:count]
-    loads = np.where((hour >= 6) & (hour < 22), loads, 0.0)
+    loads = loads_by_day(times)
     nights = loads.copy()
     nights[(hour == 3) & (np.arange(count) > 15 * 144)] = 0.5
-
-    def rows(load: Array) -> Array:
-        noise = np.random.default_rng(2).normal(size=(count, 3))
-        return np.asarray(load[:, None] * [3.0, 5.0, 9.0] + 0.1 * noise)
-
-    assert not run(HOURLY, rows(loads), times)[2]
-    assert not run(dataclasses.replace(HOURLY, season="none"), rows(nights), times)[2]
-    _, _, reported = run(HOURLY, rows(nights), times)
+    assert not run(HOURLY, under(loads), times)[2]
+    assert not run(dataclasses.replace(HOURLY, season="none"), under(nights), times)[2]
+    _, _, reported = run(HOURLY, under(nights), times)
     assert reported
     assert 0 <= reported[0].opened - (15 * 144 + 18) <= 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ NAME = "provenance.html"
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the templates that are compiled; those of this process are forgotten."""
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Names of the templates that are compiled; other tests have the process's own cache again."""
     found: list[str] = []
     compile_source: Any = Environment.compile
 
@@ -25,7 +26,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return compile_source(self, source, name, *rest)
 
     monkeypatch.setattr(Environment, "compile", compile_and_say)
-    return found
+    yield found
+    templates.cache_clear()
 
 
 def read() -> str:
