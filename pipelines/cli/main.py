@@ -7,6 +7,7 @@ take.
 from __future__ import annotations
 
 import argparse
+import atexit
 import difflib
 import errno
 import logging
@@ -185,15 +186,38 @@ PIPE_EXIT = SIGNAL_EXIT + 13
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for bad settings or input, 1 if it failed."""
-    if arguments is None and "_ARGCOMPLETE" in os.environ:
+    if arguments is not None:
+        with ended_by_signals():
+            return _main(list(arguments))
+    if "_ARGCOMPLETE" in os.environ:
         _complete()
+    codes: list[int] = []
+    # First, so that it runs after the exit handlers of all that a command imports.
+    atexit.register(_leave, codes)
     with ended_by_signals():
-        code = _main(list(sys.argv[1:] if arguments is None else arguments))
-    if arguments is None and code > SIGNAL_EXIT:
+        codes.append(_main(sys.argv[1:]))
+    if codes[0] > SIGNAL_EXIT:
         # The process ends: Python sets handlers back then, and a further signal would be its end.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-    return code
+    return codes[0]
+
+
+def _leave(codes: Sequence[int]) -> None:
+    """End the process with a command's exit code, without taking down Python and its libraries.
+
+    Threads of Arrow and gRPC wait until the end. One that wakes while what it holds is taken down
+    calls `std::terminate`: a job that had written everything ended by SIGABRT.
+    """
+    if not codes:
+        return
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            # Python says why as it ends.
+            return
+    os._exit(codes[0])
 
 
 def _main(given: list[str]) -> int:

@@ -203,6 +203,33 @@ def test_help_and_a_misspelt_file_need_no_arrays(name: str, tmp_path: Path) -> N
     assert done.stdout.splitlines()[-1] == f"loaded: {0 if 'help' in name else 2}"
 
 
+@pytest.mark.parametrize(
+    ("text", "code", "last"),
+    [("", 7, "handler\n"), ("lost", 120, "No space left on device\n")],
+    ids=["flushed", "cannot be flushed"],
+)
+def test_exit_handlers_run_and_then_nothing_is_taken_down(
+    text: str, code: int, last: str, tmp_path: Path
+) -> None:
+    """A library's threads may abort a process whose Python is being taken down."""
+    script = (
+        "import atexit, os, sys\n"
+        "from pipelines.cli import list_parts, main\n"
+        "class Held:\n"
+        f"    def __del__(self, leave=os._exit): {'pass' if text else 'leave(1)'}\n"
+        "held = Held()\n"
+        "def run(args):\n"
+        "    atexit.register(os.write, 2, b'handler\\n')\n"
+        f"    full = open('/dev/full', 'w'); full.write({text!r}); sys.stdout = full\n"
+        "    return 7\n"
+        "list_parts.run = run; sys.argv = ['kerneltrack', 'list']; sys.exit(main.main())"
+    )
+    done = run_script(script, tmp_path)
+    assert done.stderr.startswith("handler\n")
+    assert done.stderr.endswith(last)
+    assert done.returncode == code
+
+
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     """As `kerneltrack list covariance | head -1`."""
     command = [sys.executable, "-m", "pipelines.cli", "list", "covariance"]
