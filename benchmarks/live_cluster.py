@@ -296,7 +296,8 @@ class LiveCluster:
                 yield
             finally:
                 self._local = None
-                job.send_signal(signal.SIGINT)
+                # A script in the background of a shell hands on that SIGINT is ignored.
+                job.send_signal(signal.SIGTERM)
 
     def _stream(self, topic: str, output: str, cell: Cell) -> list[str]:
         """Return `kerneltrack stream` with its flags."""

@@ -12,6 +12,9 @@ independent rows' slow mean, which is such a part of theirs. */
 /* What a slow mean is by the others, where these are far from what is usual, is known to such a part of the way: how
 they go along was learned near to it. */
 #define KNOWN_WITHIN 0.2
+/* Where what the others make of a row jumps, from that before, it is known to such a part of the jump: a channel may
+follow at once, or a row later. */
+#define KNOWN_WITHIN_JUMP 0.7
 /* Of the hours: rows that one is known by, days seen before. */
 #define KNOWN_HOUR 12.0
 /* An hour is not known by those beside it: such a part of the rows, usually half of them, must be its own. */
@@ -40,6 +43,10 @@ moving_work lay_work(arena *from, const reference_state *state) {
   work.side_by_side = table(from, own * own, wide);
   work.turned = table(from, own, wide);
   work.rest = table(from, own, wide);
+  work.stepped = table(from, own, wide);
+  work.steps = reals(from, wide);
+  work.jump_units = reals(from, wide);
+  work.counted = reals(from, wide);
   work.hour = -1;
   work.hour_means = reals(from, wide);
   work.hour_spreads = reals(from, wide);
@@ -89,6 +96,9 @@ void find_places(const reference_state *state, moving_work *work) {
     for (int64_t i = 0; i < work->own; i++) work->entries[d * work->own + i] = work->places[i * width + d];
 }
 
+/* Whether a channel's entries have the row before the newest. */
+static int has_row_before(const moving_work *work) { return work->own - work->means > 1; }
+
 /* The variance of one of a channel's entries, beside what the others make of it. O((E/D)²) */
 static double variance_of(const moving_work *work, int64_t channel, int64_t i) {
   mat factor = rows_from(&work->factors, channel * work->own, work->own);
@@ -137,6 +147,18 @@ static void find_blocks(const reference_state *state, moving_work *work) {
   }
 }
 
+/* What a channel's jump is made of: the step of its newest value, less that of how far this is from what the others
+make of it, Lᵀ⁻¹rest by its first two entries. */
+static void find_jump(moving_work *work, int64_t channel) {
+  for (int64_t i = 0; i < work->own; i++) {
+    double left = i == 0 ? 1.0 : i == 1 ? -1.0 : 0.0;
+    for (int64_t j = 0; j < i; j++)
+      left = fma(-row_of(&work->side_by_side, i * work->own + j)[channel], row_of(&work->stepped, j)[channel], left);
+    row_of(&work->stepped, i)[channel] = left * row_of(&work->side_by_side, i * work->own + i)[channel];
+  }
+  work->jump_units[channel] = KNOWN_WITHIN_JUMP / sqrt(larger(variance_of(work, channel, 0), 1e-300));
+}
+
 void find_factors(const reference_state *state, moving_work *work) {
   int64_t width = state->rows.columns, own = work->own;
   for (int64_t i = 0; i < work->whitener.rows; i++)
@@ -144,6 +166,7 @@ void find_factors(const reference_state *state, moving_work *work) {
   find_blocks(state, work);
   for (int64_t channel = 0; channel < width; channel++) {
     work->known[channel] = 0;
+    work->jump_units[channel] = 0.0;
     if (state->causes.at[channel]) continue;
     for (int64_t i = 0; i < own; i++)
       for (int64_t j = 0; j <= i; j++)
@@ -151,16 +174,17 @@ void find_factors(const reference_state *state, moving_work *work) {
     work->known[channel] = cholesky(&work->block, 0.0, &work->chol);
     copy(row_of(&work->factors, channel * own), work->chol.at, own * own);
     for (int64_t i = 0; i < own * own; i++) row_of(&work->side_by_side, i)[channel] = work->chol.at[i];
+    if (work->known[channel] && has_row_before(work)) find_jump(work, channel);
   }
   find_units(state, work);
 }
 
 /* By how much d² would fall if a channel were what the others make of it, v_AᵀΩ_AA⁻¹v_A, by its root; and what
-the rows say of that beside its means over time, and the slow one by itself: of four channels side by side, from one on.
-O((E/D)²) */
+the rows say of that beside its means over time, how much of it counts, and the slow mean by itself: of four channels
+side by side, from one on. O((E/D)²) */
 static void measure_four(moving_work *work, int64_t channel) {
   int64_t own = work->own, means = work->means;
-  v4 gain = all4(0.0), fast = gain, slow = gain;
+  v4 gain = all4(0.0), fast = gain, slow = gain, jump = load4(work->steps + channel);
   for (int64_t i = 0; i < own; i++) {
     v4 rest = load4(row_of(&work->turned, i) + channel);
     for (int64_t j = 0; j < i; j++)
@@ -170,12 +194,15 @@ static void measure_four(moving_work *work, int64_t channel) {
     rest *= load4(row_of(&work->side_by_side, i * own + i) + channel);
     store4(row_of(&work->rest, i) + channel, rest);
     gain = fma4(rest, rest, gain);
+    jump = fma4(-load4(row_of(&work->stepped, i) + channel), rest, jump);
     if (i < own - means) fast = gain;
     if (means > 0 && i == own - 1) slow = rest;
   }
   store4(work->gains + channel, sqrt4(gain));
   store4(work->fast + channel, sqrt4(fast));
   store4(work->slow + channel, slow);
+  jump *= load4(work->jump_units + channel);
+  store4(work->counted + channel, all4(1.0) / sqrt4(fma4(jump, jump, all4(1.0))));
 }
 
 /* How far a channel's slow mean is from what the others make of it, in deviations beside them; less where they make
@@ -191,15 +218,22 @@ static double slow_score(const moving_work *work, int64_t channel) {
 
 /* The gains and scores of all channels. */
 static void measure_channels(const reference_state *state, moving_work *work) {
-  int64_t width = state->rows.columns;
-  for (int64_t i = 0; i < work->own; i++)
+  int64_t width = state->rows.columns, own = work->own;
+  for (int64_t i = 0; i < own; i++)
     for (int64_t d = 0; d < width; d++) row_of(&work->turned, i)[d] = work->v[work->places[i * width + d]];
+  for (int64_t d = 0; d < width && has_row_before(work); d++)
+    work->steps[d] = work->e[work->entries[d * own]] - work->e[work->entries[d * own + 1]];
   for (int64_t channel = 0; channel < width; channel += LANES) measure_four(work, channel);
+  double whole = 0.0, counted = 0.0;
   for (int64_t channel = 0; channel < width; channel++) {
-    if (!work->known[channel]) work->gains[channel] = work->fast[channel] = 0.0;
-    work->scores[fast_of(channel)] = work->fast[channel];
+    if (!work->known[channel]) work->gains[channel] = work->fast[channel] = work->counted[channel] = 0.0;
+    double fast = work->fast[channel], counts = fast * work->counted[channel];
+    whole = fma(fast, fast, whole);
+    counted = fma(counts, counts, counted);
+    work->scores[fast_of(channel)] = counts;
     work->scores[slow_of(state, channel)] = slow_score(work, channel);
   }
+  work->counted_together = whole > 0.0 ? sqrt(counted / whole) : 1.0;
 }
 
 double distance_above(const moving_work *work, int64_t channel, double *usual) {
@@ -286,7 +320,7 @@ void measure_ordered(const reference_state *state, moving_work *work) {
   int64_t rest = size - work->given, each = rest / work->own, means = each * work->means;
   const double *y = work->y + work->given;
   work->scores[0] = sqrt(dot(y, y, rest));
-  work->scores[fast_of(width)] = sqrt(dot(y + means, y + means, rest - means));
+  work->scores[fast_of(width)] = sqrt(dot(y + means, y + means, rest - means)) * work->counted_together;
   work->scores[slow_of(state, width)] = sqrt(dot(y, y, work->means > 0 ? each : 0));
 }
 

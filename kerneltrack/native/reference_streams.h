@@ -208,6 +208,10 @@ typedef struct {
   say, the slow mean's and that of the rows. */
   mat side_by_side, turned, rest;
   double *fast, *slow;
+  /* Of the channels: the step of the newest value, what is taken off it for the jump of what the others make of the
+  row, what such a jump counts for, and so the part that counts of what the rows say; that of all channels together. */
+  double *steps, *jump_units, *counted, counted_together;
+  mat stepped;
   /* What the channels are at an hour, and how far they usually are from it; whether it is known. */
   double *hour_means, *hour_spreads, *hour_far;
   int64_t hour;

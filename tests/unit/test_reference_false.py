@@ -210,9 +210,10 @@ def greedy(e: Array, omega: Array, fast: Array, slow: Array) -> list[tuple[int, 
             tied = np.linalg.solve(omega[np.ix_(rows_alone, rows_alone)], v[rows_alone])
             parts.append(part)
             gains.append(math.sqrt(part @ v[own]))
-            beyond = math.sqrt(v[rows_alone] @ tied) > fast[channel]
-            made = (e[own][-1] - part[-1]) / 5
-            lasting = abs(part[-1]) / math.sqrt(left[-1, -1] + made**2)
+            made = e[own] - part
+            jump = 0.49 * (made[0] - made[1]) ** 2 / left[0, 0]
+            beyond = math.sqrt(v[rows_alone] @ tied / (1 + jump)) > fast[channel]
+            lasting = abs(part[-1]) / math.sqrt(left[-1, -1] + (made[-1] / 5) ** 2)
             odd.append(beyond or lasting > slow[channel])
         worst = int(np.argmax(gains))
         if not odd[worst]:

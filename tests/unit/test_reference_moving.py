@@ -97,20 +97,45 @@ def test_scores_are_those_of_the_covariance_of_rows_that_were_learned() -> None:
         assert measured[0] == pytest.approx(np.sqrt(away @ precision @ away), rel=1e-7)
         assert scores.distance[-at] == measured[0]
         each = [np.arange(channel, len(away), 4) for channel in range(4)]
+        whole = counts = 0.0
         for stream, own in enumerate([*each, np.arange(len(away))]):
             part, slow = precision @ away, own[len(own) * (lags + 1) // (lags + 2) :]
             rows_alone = own[: len(own) * lags // (lags + 2)]
             tied = precision[np.ix_(rows_alone, rows_alone)]
             fast = part[rows_alone] @ np.linalg.solve(tied, part[rows_alone])
-            assert measured[1 + stream] == pytest.approx(np.sqrt(fast), rel=1e-6)
             left = np.linalg.inv(precision[np.ix_(own, own)])
-            above = (left @ part[own])[-len(slow) :]
+            made = away[own] - left @ part[own]
+            # What the others make of a row is known to .7 of its jump, of its slow mean to a fifth.
+            counted = 1 / (1 + 0.49 * (made[0] - made[1]) ** 2 / left[0, 0])
+            if stream == 4:
+                counted = counts / whole
+            whole, counts = whole + fast, counts + fast * counted
+            assert measured[1 + stream] == pytest.approx(np.sqrt(fast * counted), rel=1e-6)
             spread = left[-len(slow) :, -len(slow) :]
+            above = away[slow] - made[-len(slow) :]
             lasting = above @ np.linalg.solve(spread, above)
-            # What the others make of a channel's slow mean is known to a fifth of its way.
-            made = (away[slow] - above) @ np.linalg.solve(spread, away[slow] - above)
-            known = 1 + made / 25 if stream < 4 else 1.0
+            way = made[-len(slow) :] @ np.linalg.solve(spread, made[-len(slow) :])
+            known = 1 + way / 25 if stream < 4 else 1.0
             assert measured[6 + stream] == pytest.approx(np.sqrt(lasting / known), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", [4, 6])
+def test_a_channel_that_follows_a_load_at_once_or_a_row_later_hides_no_short_faults(
+    seed: int,
+) -> None:
+    rng = np.random.default_rng(seed)
+    load = lfilter([0.4], [1, -0.6], np.repeat(rng.integers(0, 4, 300), 40))
+    at_once = np.repeat(rng.uniform(size=300), 40)
+    followed = at_once * load + (1 - at_once) * np.append(load[:1], load[:-1])
+    drawn = 0.3 * load + 0.2 * rng.normal(size=12_000)
+    rows = np.column_stack([load, followed, drawn]) + 0.05 * rng.normal(size=(12_000, 3))
+    spec = dataclasses.replace(SPEC, memory="6000 rows", false_alarms=10)
+    assert not run(spec, rows)[2]
+    faults = np.arange(9000, 12_000, 400)
+    rows[faults, 1] += 1.0
+    rows[faults + 1, 1] -= 1.0
+    opened = [each.opened for each in run(spec, rows)[2] if not each.closed]
+    np.testing.assert_allclose(opened, faults + 5, atol=5)
 
 
 @pytest.mark.parametrize("quieter", [(2, 2, 3), (3, 2, 2), (2, 3, 2)])
