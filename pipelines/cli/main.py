@@ -207,7 +207,7 @@ def _leave(codes: Sequence[int]) -> None:
     """End the process with a command's exit code, without taking down Python and its libraries.
 
     Threads of Arrow and gRPC wait until the end. One that wakes while what it holds is taken down
-    calls `std::terminate`: a job that had written everything ended by SIGABRT.
+    may call `std::terminate`: jobs that had written everything have ended by SIGABRT.
     """
     if not codes:
         return
