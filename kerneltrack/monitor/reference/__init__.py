@@ -127,12 +127,16 @@ one more with windows, each made before the row waits:
   channels do together, as they do with a load or with the weather, is not in it, a fault of one
   sensor is nothing else. With Ω_AA = GGᵀ, A with the rows first, then f and s, it is ‖G⁻¹v_A‖²,
   whose last entry u is what s alone says, and whose first L ones are what the rows say beside f and
-  s. The root of the sum of these squares is one score. The other is |u|/√(1 + (m/5)²), m being how
-  far the others make s be from its mean, in the unit of u: how channels go along was learned near
-  to what is usual, and is known to a fifth of such a way. In a frost, all that the weather explains
-  may be further off;
+  s. The root r of the sum of these squares gives one score, r/√(1 + .49j²): with L > 1, j is by how
+  far what the others make of the channel's newest value, x less the first of Ω_AA⁻¹v_A, is from
+  what they make of the one before, in deviations, the root of the first of the diagonal of Ω_AA⁻¹.
+  When a load changes, a channel may follow at once or a row later. The other is |u|/√(1 + (m/5)²),
+  m being how far the others make s be from its mean, in the unit of u: how channels go along was
+  learned near to what is usual, and is known to a fifth of such a way. In a frost, all that the
+  weather explains may be further off;
 - of all channels likewise what the rows say beside f and s, and what s says: s and f come first in
-  W, so that these are the last DL entries of y and the first D;
+  W, so that these are the last DL entries of y and the first D. The former counts by the same part
+  as the channels' r, by their squares together;
 - the largest |x - μ_h|/σ_h of the channels, of the hour h of the day (`zone`) with half of those
   beside it, once it has 12 rows, a quarter of them its own, and three days are known (`season`):
   work at night. The hours of days off may be known by themselves: work at the weekend. An hour that
